@@ -155,7 +155,7 @@ class _Mutation:
             return None  # what matched is a commit, even if it had the assigned values already
         if not visibility.is_unrestricted:
             # Whether a row already has the assigned values must not depend on values that its author can't see.
-            visibility.refuse_invisible(executed.touched())
+            visibility.refuse_invisible(executed.whole_change())
         order = sorted(change.by_type.values(), key=lambda each: (each.type.kind == "edge", each.type_key))
         for each in order:
             origin = each.origin
@@ -289,7 +289,7 @@ class _InsertsAndUpdates:
             number += len(statement.statements) if isinstance(statement, ir.ForEachRow) else 1
         self._flush_inserts()
 
-    def touched(self) -> GraphChange:
+    def whole_change(self) -> GraphChange:
         """The rows that statements are about, also those that have the assigned values already."""
         return GraphChange({key: each.change(unchanged=True) for key, each in self._pending.items() if len(each)})
 
@@ -507,7 +507,7 @@ class _Deletes:
         self.affected_nodes = sum(len(ids) for key, ids in self._removed.items() if key.startswith("node:"))
         self.affected_edges = sum(map(len, self._removed.values())) - self.affected_nodes
 
-    def touched(self) -> GraphChange:
+    def whole_change(self) -> GraphChange:
         return self.change()
 
     def change(self) -> GraphChange:
