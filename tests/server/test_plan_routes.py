@@ -81,3 +81,16 @@ def test_a_refusal_before_the_body_arrives_whole(server: RunningServer) -> None:
     for _ in range(20):
         refused = server.client.post("/graphs/kb/load/ndjson", content=iter([b"{}\n"] * 50), headers=headers)
         assert refused.status_code == 403
+
+
+def test_a_plan_names_the_stored_queries_that_it_breaks(graph: Graph) -> None:
+    reads = {"scores": "$p.score as score", "names": "$p.name as name"}
+    stored = "\n".join(
+        f"query {name}() {{ match {{ $p: Person }} return {{ {shown} }} }}" for name, shown in reads.items()
+    )
+    without_score = SCHEMA.replace("  score: F64?\n", "")
+    with running({"kb": graph}, queries=stored) as server:
+        plan = server.client.post("/graphs/kb/schema/plan", json={"schema_source": without_score}).json()
+    assert [(each["kind"], each["name"]) for each in plan["breaks"]] == [("stored_query", "scores")]
+    assert [step["kind"] for step in plan["steps"]] == ["drop_property"]
+    assert plan["steps"][0]["effect"] == {"metadata_only": True}
