@@ -180,6 +180,14 @@ class _Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
         return str(self.__struct_config__.tag)
 
 
+class _PropertyStep(_Step, frozen=True):
+    """A step that is about one property; names are those of the desired schema."""
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+
+
 class AddType(_Step, frozen=True, tag_field="kind", tag="add_type"):
     type_kind: TypeKind
     name: str
@@ -215,12 +223,9 @@ class UpdateTypeMetadata(_Step, frozen=True, tag_field="kind", tag="update_type_
         return f"update metadata of {self.type_kind} type '{self.name}' ({_annotation_names(self.annotations)})"
 
 
-class AddProperty(_Step, frozen=True, tag_field="kind", tag="add_property"):
+class AddProperty(_PropertyStep, frozen=True, tag_field="kind", tag="add_property"):
     """A required property has a default, which existing rows get. A nullable one is null in them."""
 
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
     property_type: PropertyTypeOutput
     default: DefaultOutput | None = None
 
@@ -242,10 +247,7 @@ class RenameProperty(_Step, frozen=True, tag_field="kind", tag="rename_property"
         return f"rename property '{old}' -> '{new}' on {_owner(self)}"
 
 
-class ExtendEnum(_Step, frozen=True, tag_field="kind", tag="extend_enum"):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+class ExtendEnum(_PropertyStep, frozen=True, tag_field="kind", tag="extend_enum"):
     added_values: tuple[str, ...]
 
     def line(self) -> str:
@@ -253,20 +255,14 @@ class ExtendEnum(_Step, frozen=True, tag_field="kind", tag="extend_enum"):
         return f"extend enum {_quote(self)} ({added}) on {_owner(self)}"
 
 
-class UpdatePropertyMetadata(_Step, frozen=True, tag_field="kind", tag="update_property_metadata"):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+class UpdatePropertyMetadata(_PropertyStep, frozen=True, tag_field="kind", tag="update_property_metadata"):
     annotations: tuple[AnnotationOutput, ...]
 
     def line(self) -> str:
         return f"update metadata of property {_quote(self)} ({_annotation_names(self.annotations)}) on {_owner(self)}"
 
 
-class DropProperty(_Step, frozen=True, tag_field="kind", tag="drop_property"):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+class DropProperty(_PropertyStep, frozen=True, tag_field="kind", tag="drop_property"):
     mode: DropMode
 
     def line(self) -> str:
@@ -314,12 +310,9 @@ class ChangeInterfaces(_Step, frozen=True, tag_field="kind", tag="change_interfa
         return f"change the interfaces of {self.type_kind} type '{self.name}' ({changed})"
 
 
-class ChangePropertyType(_Step, frozen=True, tag_field="kind", tag="change_property_type"):
+class ChangePropertyType(_PropertyStep, frozen=True, tag_field="kind", tag="change_property_type"):
     """A wider number, a null allowed or forbidden, or a text that becomes an enum or ceases to be one."""
 
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
     from_type: PropertyTypeOutput = field(name="from")
     to_type: PropertyTypeOutput = field(name="to")
 
@@ -327,10 +320,7 @@ class ChangePropertyType(_Step, frozen=True, tag_field="kind", tag="change_prope
         return f"change the type of property {_quote(self)} ({self.from_type} -> {self.to_type}) on {_owner(self)}"
 
 
-class NarrowEnum(_Step, frozen=True, tag_field="kind", tag="narrow_enum"):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+class NarrowEnum(_PropertyStep, frozen=True, tag_field="kind", tag="narrow_enum"):
     removed_values: tuple[str, ...]
 
     def line(self) -> str:
@@ -338,10 +328,7 @@ class NarrowEnum(_Step, frozen=True, tag_field="kind", tag="narrow_enum"):
         return f"narrow enum {_quote(self)} ({removed}) on {_owner(self)}"
 
 
-class RenameEnumValue(_Step, frozen=True, tag_field="kind", tag="rename_enum_value"):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+class RenameEnumValue(_PropertyStep, frozen=True, tag_field="kind", tag="rename_enum_value"):
     from_value: str = field(name="from")
     to_value: str = field(name="to")
 
@@ -350,12 +337,9 @@ class RenameEnumValue(_Step, frozen=True, tag_field="kind", tag="rename_enum_val
         return f"rename enum value {renamed} of property {_quote(self)} on {_owner(self)}"
 
 
-class ChangeDefault(_Step, frozen=True, tag_field="kind", tag="change_default"):
+class ChangeDefault(_PropertyStep, frozen=True, tag_field="kind", tag="change_default"):
     """What is written where a write gives nothing; null for none. Stored values stay as they are."""
 
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
     from_value: DefaultOutput | None = field(name="from")
     to_value: DefaultOutput | None = field(name="to")
 
@@ -364,10 +348,7 @@ class ChangeDefault(_Step, frozen=True, tag_field="kind", tag="change_default"):
         return f"change the default of property {_quote(self)} ({before} -> {after}) on {_owner(self)}"
 
 
-class ChangeMetric(_Step, frozen=True, tag_field="kind", tag="change_metric"):
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
+class ChangeMetric(_PropertyStep, frozen=True, tag_field="kind", tag="change_metric"):
     from_metric: str = field(name="from")
     to_metric: str = field(name="to")
 
@@ -376,12 +357,9 @@ class ChangeMetric(_Step, frozen=True, tag_field="kind", tag="change_metric"):
         return f"change @metric of property {_quote(self)} ({changed}) on {_owner(self)}"
 
 
-class ChangeEmbed(_Step, frozen=True, tag_field="kind", tag="change_embed"):
+class ChangeEmbed(_PropertyStep, frozen=True, tag_field="kind", tag="change_embed"):
     """Stored vectors stay as they are: `omnigraph embed` computes them anew."""
 
-    type_kind: TypeKind
-    type_name: str
-    property_name: str
     from_source: EmbedOutput | None = field(name="from")
     to_source: EmbedOutput | None = field(name="to")
 
@@ -535,20 +513,6 @@ class SchemaApplied(Struct, frozen=True, omit_defaults=True):
     @property
     def plan(self) -> SchemaPlan:
         return SchemaPlan(self.supported, self.steps, self.notes)
-
-
-_PropertyStep: TypeAlias = (
-    AddProperty
-    | ExtendEnum
-    | UpdatePropertyMetadata
-    | DropProperty
-    | ChangePropertyType
-    | NarrowEnum
-    | RenameEnumValue
-    | ChangeDefault
-    | ChangeMetric
-    | ChangeEmbed
-)
 
 
 def _quote(step: _PropertyStep) -> str:

@@ -81,7 +81,7 @@ def relate(tables: Tables, decisions: Decisions) -> Relations:
         strays = {name: reason for name in maybe if name in ends and (reason := _stray(maybe[name], ends[name]))}
         if not strays:
             return Relations(keys, ends, not_edges)
-        # A type that is no edge may have the keys of another one, so those that no type names go first.
+        # A type that is not an edge may have the keys of another one, so those that no type names go first.
         never = {name: strays[name] for name in strays if not _may_be_named(name, maybe[name], options)}
         not_edges |= never or strays
 

@@ -125,7 +125,7 @@ class TableChange:
                 return carry(prop, stored)
 
             rewritten = staging.rewrite_column(staged.state, rewrite.prop.column, rewrite.filter, values)
-            # Values that only changed with their schema are no updates of entities.
+            # Values that only changed with their schema do not count as updates of entities.
             staged = StagedTable(rewritten.state, staged.changes)
         if self._has_other_indexes:
             # An index that is not declared any more could answer in place of one that is.

@@ -485,8 +485,9 @@ class _CheckedRows:
         self._found.append((row, stage, name, rule, reason))
 
     def column(self, prop: Property, column: Column | None, present: NDArray[np.bool_] | None = None) -> pa.Array:
-        """The values of a property, those of absent ones when there is no column; rows whose value can't be stored are
-        refused. Of partial records, `present` tells which have the property, and absent values mean nothing."""
+        """The values of a property, or what absent ones mean where the column is missing; rows whose value can't be
+        stored are refused. Of partial records, `present` tells which have the property, and absent ones mean nothing.
+        """
         if column is None:
             count = len(self.lines)
             column = Column(absent_values(prop, count) if present is None else pa.nulls(count, arrow_type(prop.type)))
