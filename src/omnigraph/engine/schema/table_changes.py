@@ -202,9 +202,7 @@ class TableChange:
         names = [*self.new.system_columns, *(prop.column for prop in self.old.property_list if not prop.type.is_blob)]
         sample = self.table.read([name for name in names if name in self.table.columns], limit=_SAMPLED_ROWS)
         rows = self.state.rows - dropped
-        return StepEffect(
-            False, rows=rows, bytes=int(sample.nbytes / max(1, sample.num_rows) * rows), files=min(1, rows)
-        )
+        return StepEffect.of_rewrite(rows, sample.nbytes / max(1, sample.num_rows) * rows, min(1, rows))
 
     def _width(self, prop: Property) -> float:
         """The bytes of one value of a stored property, by a sample."""
