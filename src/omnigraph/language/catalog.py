@@ -152,7 +152,7 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 TAG_SIGN: Final = "\x1f"
-"""Begins a tagged id, and stands behind the id of the type in it."""
+"""The character before and after the id of the type in a tagged id."""
 UNTYPED: Final = f"{TAG_SIGN}?{TAG_SIGN}"
 """The tag of an id whose type a write has not found out yet. Never stored."""
 

@@ -265,6 +265,14 @@ def test_a_hard_drop_that_died_before_its_purge_is_finished_by_its_repeat(graph:
     assert fresh.maintenance.verify().clean
 
 
+def test_an_interface_that_is_dropped_hard_has_no_past_to_purge(tmp_path: Path) -> None:
+    with Graph.init(tmp_path / "graph", "interface I { p: I32? }\nnode A implements I { k: String @key }") as graph:
+        graph.load([{"k": "a", "p": 1}], type="A", mode="append")
+        applied = graph.schema.apply("node A { k: String @key  p: I32? }", allow_data_loss=True)
+        assert (applied.steps[0].kind, applied.purged) == ("drop_type", None)
+        assert graph.entity("A", "a") == {"id": "a", "k": "a", "p": 1}
+
+
 def test_a_hard_drop_leaves_other_live_branches_alone(graph: Graph) -> None:
     graph.create_branch("kept")
     graph.schema.apply(

@@ -204,9 +204,12 @@ def _purged_tables(before: Snapshot, evolution: Evolution) -> frozenset[str]:
         if new is not None:
             named[new.type_key] = old.type_key
     paths = set()
-    for step in evolution.plan.steps:
-        if isinstance(step, DropType) and step.mode == "hard":
+    drops = (step for step in evolution.plan.steps if isinstance(step, DropType | DropProperty))
+    for step in drops:
+        if step.mode == "soft" or step.type_kind == "interface":
+            continue  # an interface has no table
+        if isinstance(step, DropType):
             paths.add(tables[f"{step.type_kind}:{step.name}"].path)
-        elif isinstance(step, DropProperty) and step.mode == "hard" and step.type_kind != "interface":
+        else:
             paths.add(tables[named[f"{step.type_kind}:{step.type_name}"]].path)
     return frozenset(paths)
