@@ -116,8 +116,8 @@ class Metrics:
                 self._look_at_engine()
 
     def _look_at_engine(self) -> None:
-        from omnigraph.engine.shared_memory import SHARED_MEMORY
         from omnigraph.engine.workspace import waits_of_writers
+        from omnigraph.storage.shared_memory import SHARED_MEMORY
 
         for graph, served in self._graphs.items():
             for kind, count in served.graph._workspace.root.objects.counts.items():
