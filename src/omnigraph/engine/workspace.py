@@ -33,6 +33,7 @@ from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.log.writer_queue import BRANCH_LOCKS, Waits
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.shared_memory import SHARED_MEMORY, SharedMemory
 
 Answer = TypeVar("Answer")
 
@@ -205,3 +206,8 @@ def open_workspace(graph: GraphHandle | str | Path) -> AbstractContextManager[Wo
 def waits_of_writers() -> Waits:
     """How writers of one branch in this process have waited for each other so far."""
     return BRANCH_LOCKS.waits
+
+
+def caches_of_process() -> SharedMemory:
+    """The caches of derived data that all handles of this process share."""
+    return SHARED_MEMORY
