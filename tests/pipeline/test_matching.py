@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.engine.bulk.executor import PLACE
-from omnigraph.engine.bulk.key_hashes import buckets_of, every_hash, frequent_hashes, key_hashes
+from omnigraph.storage.tables.memory.key_hashes import buckets_of, every_hash, frequent_hashes, key_hashes
 from omnigraph.pipeline.checks import candidate_keys as exchanging
 from omnigraph.pipeline.checks import id_lookup as ends_of_edges
 from omnigraph.pipeline.checks import id_lookup as matching

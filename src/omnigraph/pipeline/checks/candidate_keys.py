@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, frequent_hashes, key_hashes, with_whole_key
+from omnigraph.storage.tables.memory.key_hashes import Hashes, buckets_of, frequent_hashes, key_hashes, with_whole_key
 from omnigraph.pipeline.spark.table_frames import TableScan, in_chunks
 from omnigraph.pipeline.spark.tasks import map_batches, on_executors, spark_schema, union_of
 
