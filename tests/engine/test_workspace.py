@@ -13,8 +13,8 @@ from omnigraph.api.governance import Limits
 from omnigraph.cli.target import StoreScope, open_graph
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.storage.log.writer_queue import BRANCH_LOCKS
-from omnigraph.storage.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from tests.support.tables import new_graph
 
 NOTES = "node Note { key: String @key  text: String  v: Vector(2) @embed(text) }"

@@ -15,8 +15,8 @@ import omnigraph
 from omnigraph.server.catalog import Served
 from omnigraph.server.runtime.metrics import Metrics, forget_dead_workers
 from omnigraph.server.runtime.tracing import RequestRecord
+from omnigraph.storage.cache import ByteBoundCache, Lookups
 from omnigraph.storage.log.writer_queue import FairLocks
-from omnigraph.storage.shared_memory import ByteBoundCache, Lookups
 from tests.server.conftest import LightServer, Room
 from tests.server.test_workers import asked, fetched
 from tests.support.costs import settle

@@ -25,6 +25,7 @@ from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, Pub
 from omnigraph.errors import CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
+from omnigraph.storage.cache import SHARED_MEMORY, SharedMemory
 from omnigraph.storage.creation import create_root
 from omnigraph.storage.identifiers import MAIN, version_in
 from omnigraph.storage.location import Location
@@ -33,7 +34,6 @@ from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.log.writer_queue import BRANCH_LOCKS, Waits
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.shared_memory import SHARED_MEMORY, SharedMemory
 
 Answer = TypeVar("Answer")
 

@@ -268,7 +268,7 @@ def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
     assert aggregate.seconds >= expand.seconds >= scan.seconds > 0
     assert aggregate.requests >= scan.requests >= 1
     assert any("Next" in note for note in expand.notes)
-    assert scan.notes == ["filter: `n` > 0", "n: no index"]
+    assert scan.notes == ["in memory: n compared"]
     assert wire.to_builtins(aggregate.report)["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
 
 

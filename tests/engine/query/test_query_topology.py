@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.bindings import GrownRowSpace, RowSpace
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.traversal import adjacency as layered
@@ -28,6 +27,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable, Staging
+from omnigraph.storage.tables.memory.row_space import GrownRowSpace, RowSpace
 from tests.conftest import Place
 from tests.engine.query_graphs import edge, node
 

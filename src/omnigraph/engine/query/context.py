@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Mask, RowSpace
+from omnigraph.engine.query.bindings import Mask
 from omnigraph.engine.query.limits import Cancellation, MemoryBudget, TraversalWork
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import Profiler
@@ -31,6 +31,7 @@ from omnigraph.language.query.value_types import ValueType
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"

@@ -26,6 +26,7 @@ from omnigraph.engine.query.limits import (
     TraversalWork,
 )
 from omnigraph.engine.query.operators.pushdown import split_pushdown
+from omnigraph.engine.query.operators.scan import describe_memory_scan
 from omnigraph.engine.query.operators.stages import rows_to_find
 from omnigraph.engine.query.plans import property_values
 from omnigraph.engine.query.properties import Properties
@@ -154,8 +155,11 @@ def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
         case ir.Scan() | ir.TypeUnionScan():
             scans = (operator,) if isinstance(operator, ir.Scan) else operator.scans
             for part in scans:
-                pushed, rest = split_pushdown(part.predicates, context)
                 of_type = "" if part is operator else f" of {part.type.name}"
+                if (held := describe_memory_scan(part, context)) is not None:
+                    yield f"{held}{of_type}"
+                    continue
+                pushed, rest = split_pushdown(part.predicates, context)
                 if pushed is not None:
                     yield f"in the scan{of_type}: {pushed}"
                 if rest:

@@ -167,7 +167,8 @@ class _Run:
         plan, context = step.operator, self._context
         match plan:
             case ir.Scan():
-                return scan(plan, self._values, context, limit=step.limit)
+                counts_only = step.counts_only and plan.variable not in step.needed
+                return scan(plan, self._values, context, limit=step.limit, counts_only=counts_only)
             case ir.TypeUnionScan():
                 return scan_union(plan, self._values, context, limit=step.limit)
             case ir.Outer():

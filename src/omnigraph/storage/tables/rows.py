@@ -8,7 +8,7 @@ finds its rows by a scan of no column and takes them by row id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from functools import cached_property
@@ -26,6 +26,7 @@ from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
 from omnigraph.storage.tables.lance_errors import manifest_name, stored_files, translate_errors
+from omnigraph.storage.tables.memory.addresses import RowAddresses
 
 
 def string_literal(text: str) -> str:
@@ -84,13 +85,18 @@ class Table:
         self._dataset = dataset
         self._location = location
         self._watch: Watch | None = None
+        self._origin: Table | None = None
 
     def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
         raising."""
         table = copy(self)
-        table._watch = watch
+        table._watch, table._origin = watch, self._origin or self
         return table
+
+    @cached_property
+    def uri(self) -> str:
+        return self._location.child(self.state.path)
 
     @cached_property
     def key(self) -> str:
@@ -105,6 +111,25 @@ class Table:
     @cached_property
     def columns(self) -> frozenset[str]:
         return frozenset(self.schema.names)
+
+    @property
+    def addresses(self) -> RowAddresses:
+        """Where the rows of this version are."""
+        return (self._origin or self)._addresses
+
+    @cached_property
+    def _addresses(self) -> RowAddresses:
+        with self.reading():
+            return RowAddresses.of(self.state.path, self._dataset, self._location)
+
+    @property
+    def field_ids(self) -> Mapping[str, int]:
+        """The number of each column, which no other column of the table ever has."""
+        return (self._origin or self)._field_ids
+
+    @cached_property
+    def _field_ids(self) -> Mapping[str, int]:
+        return {field.name(): field.id() for field in self._dataset.lance_schema.fields()}
 
     def reading(self) -> AbstractContextManager[None]:
         """Lance reads this version: a failure leaves as one of our errors, which names the damaged file."""
@@ -192,6 +217,23 @@ class Table:
                     self._watch(nbytes)
                     batches.append(batch)
                 return pa.Table.from_batches(batches, reader.schema)
+
+    def physical_batches(self, columns: Sequence[str], fragment_id: int) -> Iterator[pa.RecordBatch]:
+        """Columns of a fragment as its files hold them, rows that were deleted included."""
+        with self.reading():
+            scanner = self._dataset.scanner(
+                columns=list(columns),
+                fragments=self._fragments_among([fragment_id]),
+                with_row_id=True,
+                include_deleted_rows=True,
+                batch_size=_ROWS_PER_SCANNED_BATCH,
+                batch_size_bytes=_WATCHED_BATCH_BYTES if self._must_measure(columns) else None,
+            )
+            nbytes = 0
+            for batch in scanner.to_reader():
+                nbytes += batch.nbytes
+                self._tell(nbytes)
+                yield batch.select(list(columns))
 
     # By value
 

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from omnigraph.engine.query.bindings import Bindings, Counts, Indices, RowSpace, added_up
+from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.traversal.adjacency import (
     Adjacency,
@@ -26,6 +26,7 @@ from omnigraph.engine.query.traversal.search import AdjacencyHops, HopRange, sea
 from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import factorize
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 # Rows that are tested one by one between two looks at the clock.

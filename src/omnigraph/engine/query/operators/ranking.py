@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.engine.query.bindings import Bindings, Indices, RowSpace, concatenate, member_column
+from omnigraph.engine.query.bindings import Bindings, Indices, concatenate, member_column
 from omnigraph.engine.query.context import NodeScores, ReadContext
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.engine.query.search.ranked_rows import DEFAULT_FUSION_K, Candidates, RankedRows, fuse_ranks
@@ -17,6 +17,7 @@ from omnigraph.engine.query.search.vectors import nearest
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import distinct, factorize
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 _NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.properties import one_array, value_bytes
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, Lookups
 from omnigraph.storage.integer_sets import count_values
-from omnigraph.storage.shared_memory import SHARED_MEMORY, ByteBoundCache, Lookups
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.rows import RowIds, row_ids_of

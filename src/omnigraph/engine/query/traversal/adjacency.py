@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Counts, GrownRowSpace, Indices, Mask, RowSpace, added_up
+from omnigraph.engine.query.bindings import Counts, Indices, Mask, added_up
 from omnigraph.storage.integer_sets import distinct, find_positions, is_ascending, is_member, union
+from omnigraph.storage.tables.memory.row_space import GrownRowSpace, RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 Positions: TypeAlias = NDArray[Any]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.bindings import Indices, RowSpace
+from omnigraph.engine.query.bindings import Indices
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
@@ -27,6 +27,7 @@ from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction, EdgeStep
 from omnigraph.storage.integer_sets import distinct, union
 from omnigraph.storage.tables.indexes import index_coverage
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 
 _ENDS = {

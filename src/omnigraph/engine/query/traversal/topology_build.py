@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Indices, RowSpace, extend_space
+from omnigraph.engine.query.bindings import Indices
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs, pairs_of
 from omnigraph.engine.rows.end_ids import PLAIN, IdForm
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.memory.row_space import RowSpace, extend_space
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 

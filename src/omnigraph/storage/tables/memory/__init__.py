@@ -1,1 +1,1 @@
-"""What a process keeps in memory of table versions: where rows lie, columns, and indexes of their values."""
+"""What a process keeps in memory of table versions, so that a read need not ask Lance for it again."""

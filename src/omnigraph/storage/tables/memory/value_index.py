@@ -1,0 +1,105 @@
+"""Which rows have a text: an index in memory over a column in memory.
+
+Like the columns it is kept by fragment, under the names of immutable files, so a new version of a table needs an index
+of its new fragments only. It takes 12 bytes a row: hashes in order, and the row of each. What it finds is compared with
+the text itself, and rows that a version no longer has are left out. `rows_with` is the way in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.storage.tables.memory.addresses import FragmentRows
+from omnigraph.storage.tables.memory.columns import COLUMNS, StoredColumn, column_key
+from omnigraph.storage.tables.memory.key_hashes import Hashes, key_hashes
+from omnigraph.storage.tables.rows import RowIds, Table
+
+_INDEX: Final = "index"
+# So many texts are looked up at most; for more of them a comparison of the whole column costs less.
+MOST_LOOKUPS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ValueIndex:
+    """The rows of one fragment by the hash of their text."""
+
+    hashes: Hashes
+    offsets: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> ValueIndex:
+        hashes = key_hashes([texts])
+        offsets = np.argsort(hashes, kind="stable").astype(np.int32)
+        return cls(hashes[offsets], offsets)
+
+    @property
+    def nbytes(self) -> int:
+        return self.hashes.nbytes + self.offsets.nbytes
+
+    def candidates(self, hashes: Hashes) -> NDArray[np.int64]:
+        """The rows that have one of these hashes."""
+        starts = self.hashes.searchsorted(hashes)
+        if len(hashes) == 1:
+            start = end = int(starts[0])
+            while end < len(self.hashes) and self.hashes[end] == hashes[0]:
+                end += 1
+            return self.offsets[start:end].astype(np.int64)
+        ends = self.hashes.searchsorted(hashes, side="right")
+        counts = ends - starts
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        offsets: NDArray[np.int64] = self.offsets[np.repeat(starts, counts) + within].astype(np.int64)
+        return offsets
+
+
+def rows_with(table: Table, column: str, texts: Sequence[str]) -> RowIds | None:
+    """The row ids of the rows whose text is one of these, ascending. None when the index is not in memory, and has not
+    been asked for often enough to be built."""
+    if len(texts) > MOST_LOOKUPS or column not in table.columns:
+        return None
+    if not pa.types.is_string(table.schema.field(column).type) or not COLUMNS.earn(table, [column], len(texts)):
+        return None
+    wanted = pa.array(dict.fromkeys(texts), pa.string())
+    hashes = key_hashes([wanted])
+    rows: list[RowIds] = []
+    for fragment in table.addresses.fragments:
+        stored = COLUMNS.get(column_key(table, fragment, column))
+        if stored is None:
+            return None
+        offsets = _matches(table, fragment, column, stored, wanted, hashes)
+        if len(offsets):
+            live = offsets[~fragment.is_deleted(offsets)] if fragment.deletion_count else offsets
+            rows.append(fragment.ids_at(live))
+    if not rows:
+        return np.empty(0, np.int64)
+    return rows[0] if len(rows) == 1 and len(rows[0]) < 2 else np.sort(np.concatenate(rows))
+
+
+def _matches(
+    table: Table, fragment: FragmentRows, column: str, stored: StoredColumn, wanted: pa.Array, hashes: Hashes
+) -> NDArray[np.int64]:
+    """The rows of a fragment that have one of the texts, rows that are deleted among them."""
+    if stored.codes is not None:
+        codes = pc.index_in(wanted, value_set=stored.values).drop_null().to_numpy()
+        if len(codes) == 1:
+            return np.flatnonzero(stored.codes == codes[0])
+        marks = np.zeros(len(stored.values) + 1, np.bool_)  # the last one is null's
+        marks[codes] = True
+        return np.flatnonzero(marks[stored.codes])
+    key = (*column_key(table, fragment, column), _INDEX)
+    index = COLUMNS.get(key)
+    if index is None:
+        index = ValueIndex.of(stored.values)
+        COLUMNS.keep(key, index, index.nbytes)
+    offsets = index.candidates(hashes)
+    if not len(offsets):
+        return offsets
+    texts = stored.values.take(pa.array(offsets))
+    same = pc.equal(texts, wanted[0]) if len(wanted) == 1 else pc.is_in(texts, value_set=wanted)
+    return offsets if same.true_count == len(offsets) else offsets[np.asarray(pc.fill_null(same, False))]
