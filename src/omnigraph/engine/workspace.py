@@ -25,6 +25,7 @@ from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, Pub
 from omnigraph.errors import CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
+from omnigraph.storage.cache import SHARED_MEMORY, SharedMemory
 from omnigraph.storage.creation import create_root
 from omnigraph.storage.identifiers import MAIN, version_in
 from omnigraph.storage.location import Location
@@ -205,3 +206,8 @@ def open_workspace(graph: GraphHandle | str | Path) -> AbstractContextManager[Wo
 def waits_of_writers() -> Waits:
     """How writers of one branch in this process have waited for each other so far."""
     return BRANCH_LOCKS.waits
+
+
+def shared_memory() -> SharedMemory:
+    """The caches of derived data that all handles of this process share."""
+    return SHARED_MEMORY

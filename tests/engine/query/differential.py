@@ -28,12 +28,12 @@ from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.operators import projection, pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility, search
-from omnigraph.engine.shared_memory import SHARED_MEMORY
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import CompileError, EvaluationError, PolicyError
 from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
+from omnigraph.storage.cache import SHARED_MEMORY
 from omnigraph.storage.tables import rows
 from tests.engine.query_graphs import mixed_graph
 from tests.engine.visibilities import FILTERS, HIDDEN, TITLED_FILTERS, Chosen, visibility_on, visible

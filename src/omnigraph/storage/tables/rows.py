@@ -26,6 +26,7 @@ from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
 from omnigraph.storage.tables.lance_errors import manifest_name, stored_files, translate_errors
+from omnigraph.storage.tables.memory.addresses import RowAddresses
 
 
 def string_literal(text: str) -> str:
@@ -84,12 +85,13 @@ class Table:
         self._dataset = dataset
         self._location = location
         self._watch: Watch | None = None
+        self._origin: Table | None = None
 
     def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
         raising."""
         table = copy(self)
-        table._watch = watch
+        table._watch, table._origin = watch, self._origin or self
         return table
 
     @cached_property
@@ -105,6 +107,16 @@ class Table:
     @cached_property
     def columns(self) -> frozenset[str]:
         return frozenset(self.schema.names)
+
+    @property
+    def addresses(self) -> RowAddresses:
+        """Where the rows of this version are."""
+        return (self._origin or self)._addresses
+
+    @cached_property
+    def _addresses(self) -> RowAddresses:
+        with self.reading():
+            return RowAddresses.of(self.state.path, self._dataset, self._location)
 
     def reading(self) -> AbstractContextManager[None]:
         """Lance reads this version: a failure leaves as one of our errors, which names the damaged file."""

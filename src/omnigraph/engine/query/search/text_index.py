@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, counts_of, fragment_postings
 from omnigraph.engine.query.search.ranked_rows import Measures, positions_in
-from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.integer_sets import distinct, find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS

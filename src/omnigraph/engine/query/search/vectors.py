@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, Measures, RankedRows, best_first, round_off
-from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import VECTOR_INDEX_KIND, VectorLengths, matrix_of
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of

@@ -17,10 +17,9 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.row_filters import holds, unbound_variable, visible_text
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.query.values.stored import load_together
-from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, RecentlyUsed
 from omnigraph.storage.integer_sets import find_positions, is_member, union
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 

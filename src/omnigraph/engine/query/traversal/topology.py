@@ -23,11 +23,10 @@ from omnigraph.engine.query.bindings import RowSpace
 from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours, either_way
 from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, build, derive, rows_to_read
 from omnigraph.engine.rows.end_ids import PLAIN, IdForm
-from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.catalog import EdgeType
 from omnigraph.language.query.ir import Direction
-from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.cache import SHARED_MEMORY, Lookups, RecentlyUsed
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.topology import TopologyDescription, TopologyFiles, topology_folder
