@@ -208,6 +208,6 @@ def waits_of_writers() -> Waits:
     return BRANCH_LOCKS.waits
 
 
-def caches_of_process() -> SharedMemory:
+def shared_memory() -> SharedMemory:
     """The caches of derived data that all handles of this process share."""
     return SHARED_MEMORY

@@ -23,6 +23,7 @@ from omnigraph.engine.query.values import predicates
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.graph import Graph
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from omnigraph.storage.topology import TopologyFiles
 from tests.support.waiting import GIVE_UP
 
@@ -259,6 +260,7 @@ def test_a_topology_that_was_begun_is_finished_for_those_who_come_later(
 
 
 def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
+    COLUMNS.clear()
     text = "query q() { match { $i: Item  $i.n > 0  $i next $j } return { count($j) as n } }"
     profile = graph.query(text, options=ReadOptions(profile=True)).profile
     (aggregate,) = profile.inputs

@@ -116,17 +116,18 @@ class Metrics:
                 self._look_at_engine()
 
     def _look_at_engine(self) -> None:
-        from omnigraph.engine.workspace import caches_of_process, waits_of_writers
+        from omnigraph.engine.workspace import shared_memory, waits_of_writers
+
+        memory = shared_memory()
 
         for graph, served in self._graphs.items():
             for kind, count in served.graph._workspace.root.objects.counts.items():
                 self._raise_to(self._store, count, graph, kind)
-        caches = caches_of_process()
-        for cache, use in caches.uses().items():
+        for cache, use in memory.uses().items():
             name = cache.replace(" ", "_")
             self._cache_bytes.labels(name).set(use.held)
             self._cache_limit.labels(name).set(use.limit)
-        for cache, lookups in caches.lookups().items():
+        for cache, lookups in memory.lookups().items():
             name = cache.replace(" ", "_")
             self._raise_to(self._lookups, lookups.hits, name, "hit")
             self._raise_to(self._lookups, lookups.misses, name, "miss")

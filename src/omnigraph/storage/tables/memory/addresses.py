@@ -45,11 +45,18 @@ class FragmentRows:
     ) -> None:
         self.id = fragment_id
         self.files = files
-        """The names of its data files, which no other fragment of any table has."""
+        """The names of its data files, which hold the columns of no other fragment."""
         self.row_ids = row_ids
         """The row id at every offset; a range when they follow each other."""
         self.deletion_count = deletion_count
         self._read = read
+        self._before: FragmentRows | None = None
+
+    def with_deletions(self, count: int, read: Callable[[], Offsets]) -> FragmentRows:
+        """The fragment with the deletions of another version."""
+        rows = FragmentRows(self.id, self.row_ids, count, read, self.files)
+        rows._before = self
+        return rows
 
     @property
     def physical_rows(self) -> int:
@@ -61,7 +68,7 @@ class FragmentRows:
 
     @property
     def nbytes(self) -> int:
-        listed = 0 if isinstance(self.row_ids, range) else len(self.row_ids)
+        listed = 0 if self._before is not None or isinstance(self.row_ids, range) else len(self.row_ids)
         return _BYTES_PER_FRAGMENT + _BYTES_PER_LISTED_ROW * listed + _BYTES_PER_DELETED_ROW * self.deletion_count
 
     @cached_property
@@ -95,6 +102,8 @@ class FragmentRows:
     @cached_property
     def span(self) -> tuple[int, int]:
         """The least row id and the greatest."""
+        if self._before is not None:
+            return self._before.span
         if isinstance(self.row_ids, range):
             return self.row_ids.start, self.row_ids.stop - 1
         return (int(self.row_ids.min()), int(self.row_ids.max())) if len(self.row_ids) else (0, -1)
@@ -111,6 +120,8 @@ class FragmentRows:
     @cached_property
     def _by_row_id(self) -> tuple[NDArray[np.int64], NDArray[np.uint32] | None]:
         """The row ids, ascending, and the offset of each; no offsets when they ascend as they are."""
+        if self._before is not None:
+            return self._before._by_row_id
         ids = np.asarray(self.row_ids, np.int64)
         if is_ascending(ids):
             return ids, None
@@ -128,7 +139,7 @@ class RowAddresses:
         self.fragments = tuple(fragments)
         """In the order of a scan."""
         self.by_id = {fragment.id: fragment for fragment in fragments}
-        # Most rows are in fragments with ranges of ids that no other one of these holds: they are located by bisection.
+        # Most rows are in fragments with ranges of ids that no other one of these holds: they are found by bisection.
         # The others are asked one after the other, those that were written last first.
         self._disjoint, self._others = _split(self.fragments)
         self._starts = np.array([fragment.span[0] for fragment in self._disjoint], np.int64)
@@ -147,37 +158,37 @@ class RowAddresses:
         """The address of each row, its fragment above and its offset below; `NOWHERE` for rows that this version does
         not have. With `live` the caller knows that it has all of them, and deletion files are read only where a row has
         several places."""
-        located = np.full(len(row_ids), NOWHERE, np.int64)
+        addresses = np.full(len(row_ids), NOWHERE, np.int64)
         thinned = []
-        for fragment, at, offsets in self._places(row_ids, located):
+        for fragment, at, offsets in self._places(row_ids, addresses):
             if fragment.deletion_count:
                 thinned.append((fragment, at, offsets))
             else:
-                located[at] = (fragment.id << OFFSET_BITS) + offsets
+                addresses[at] = (fragment.id << OFFSET_BITS) + offsets
         places = np.zeros(len(row_ids), np.int64)
         for _, at, _ in thinned:
             places[at] += 1
         for fragment, at, offsets in thinned:
-            missing = located[at] == NOWHERE
+            missing = addresses[at] == NOWHERE
             at, offsets = at[missing], offsets[missing]
             if len(at) and not (live and (places[at] == 1).all()):
                 lives = ~fragment.is_deleted(offsets)
                 at, offsets = at[lives], offsets[lives]
-            located[at] = (fragment.id << OFFSET_BITS) + offsets
-        return located
+            addresses[at] = (fragment.id << OFFSET_BITS) + offsets
+        return addresses
 
     def _places(
-        self, row_ids: NDArray[np.int64], located: NDArray[np.int64]
+        self, row_ids: NDArray[np.int64], addresses: NDArray[np.int64]
     ) -> Iterator[tuple[FragmentRows, NDArray[np.int64], NDArray[np.int64]]]:
         """Fragments that hold some of the rows, with the positions of those rows and their offsets there. Rows in a
-        fragment that lost none are put into `located` at once."""
+        fragment that lost none are put into `addresses` at once."""
         if not len(row_ids):
             return
         if self._disjoint:
             nearest = np.maximum(np.searchsorted(self._starts, row_ids, side="right") - 1, 0)
             is_here = (row_ids >= self._starts[nearest]) & (row_ids <= self._ends[nearest])
             at = np.flatnonzero(is_here & self._is_whole[nearest])
-            located[at] = self._bases[nearest[at]] + row_ids[at] - self._starts[nearest[at]]
+            addresses[at] = self._bases[nearest[at]] + row_ids[at] - self._starts[nearest[at]]
             at = np.flatnonzero(is_here & ~self._is_whole[nearest])
             order = at[np.argsort(nearest[at], kind="stable")]
             for group in np.split(order, np.flatnonzero(np.diff(nearest[order])) + 1):
@@ -206,16 +217,22 @@ def _split(fragments: Sequence[FragmentRows]) -> tuple[list[FragmentRows], list[
 
 def _fragment_rows(path: str, folder: str, fragment: Any, location: Location) -> FragmentRows:
     metadata = fragment.metadata
-    name = fragment.deletion_file()
     # The same data file may be committed twice with other new row ids, but then on other versions.
     updated = metadata.last_updated_at_version_meta
     files = tuple(file.path for file in metadata.files)
-    key = (folder, fragment.fragment_id, files, name, updated and updated.json())
-    rows = _FRAGMENTS.get(key)
+    key = (folder, fragment.fragment_id, files, updated and updated.json())
+    whole = _FRAGMENTS.get(key)
+    if whole is None:
+        whole = FragmentRows(fragment.fragment_id, _row_ids(metadata), files=files)
+        _FRAGMENTS.keep(key, whole, whole.nbytes)
+    name = fragment.deletion_file()
+    if name is None:
+        return whole
+    rows = _FRAGMENTS.get((*key, name))
     if rows is None:
-        read = None if name is None else partial(read_deletions, location, f"{path}/{name}", metadata.num_deletions)
-        rows = FragmentRows(fragment.fragment_id, _row_ids(metadata), metadata.num_deletions, read, files)
-        _FRAGMENTS.keep(key, rows, rows.nbytes)
+        count = metadata.num_deletions
+        rows = whole.with_deletions(count, partial(read_deletions, location, f"{path}/{name}", count))
+        _FRAGMENTS.keep((*key, name), rows, rows.nbytes)
     return rows
 
 

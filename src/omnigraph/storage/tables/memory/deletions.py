@@ -41,8 +41,9 @@ def read_deletions(location: Location, path: str, count: int) -> Offsets:
 
 
 def decode_array(content: bytes) -> Offsets:
-    offsets: Offsets = pa.ipc.open_file(content).read_all().column(0).to_numpy()
-    return np.sort(offsets)
+    file = pa.ipc.open_file(content)
+    parts = [file.get_batch(number).column(0).to_numpy() for number in range(file.num_record_batches)]
+    return np.sort(np.concatenate(parts))
 
 
 def decode_bitmap(content: bytes) -> Offsets:
