@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from copy import copy
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -88,8 +87,8 @@ class Table:
     def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
         raising."""
-        table = copy(self)
-        table._watch = watch
+        table = Table(self.state, self._dataset, self._location)
+        table.__dict__.update(self.__dict__, _watch=watch)
         return table
 
     @cached_property
@@ -347,7 +346,9 @@ def fragment_bytes(metadata: Any) -> int:
 
 def row_ids_of(rows: pa.Table) -> RowIds:
     """The row ids of rows that were read with them."""
-    ids: RowIds = rows.column(ROW_ID).combine_chunks().to_numpy(zero_copy_only=False).view(np.int64)
+    column = rows.column(ROW_ID)
+    one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    ids: RowIds = one.to_numpy(zero_copy_only=False).view(np.int64)
     return ids
 
 
