@@ -6,7 +6,12 @@ import logging
 
 import pytest
 
-from omnigraph.embeddings import EmbeddingConfig, EnvironmentEmbedder, ProviderKind, config_from_environment
+from omnigraph.embeddings.configuration import (
+    EmbeddingConfig,
+    EnvironmentEmbedder,
+    ProviderKind,
+    config_from_environment,
+)
 from omnigraph.embeddings.provider import RetrySettings, TransientError
 from omnigraph.errors import EmbeddingError
 

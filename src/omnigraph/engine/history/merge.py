@@ -21,7 +21,8 @@ from omnigraph.engine.history.merge_plan import MergePlan, ThreeStates, plan_mer
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
-from omnigraph.engine.write.change import RequestDigest, receipt_of
+from omnigraph.engine.write.change import RequestDigest
+from omnigraph.engine.write.publish import receipt_of
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,

@@ -85,7 +85,7 @@ Asked: TypeAlias = tuple[str, str | None, Mapping[str, Any] | None]
 
 
 def run_query(
-    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS
+    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions | None = None
 ) -> QueryResult:
     """The whole result."""
     return stream_query(snapshot, target, invocation, options).collect()
@@ -102,10 +102,11 @@ _PLAN_SCHEMA: Final = pa.schema(
 
 
 def stream_query(
-    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS
+    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions | None = None
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch. The rows of
     `explain query …` are the plan."""
+    options = options or DEFAULT_OPTIONS
     prepared, context = _prepare(snapshot, invocation, options)
     plan, commit_id = prepared.plan, snapshot.commit_id
     if first_word(invocation[0]) == _EXPLAIN:
@@ -118,9 +119,9 @@ def stream_query(
     return QueryStream(plan.name, target, commit_id, columns, prepared.schema, profile, batches, context.budget)
 
 
-def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
+def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions | None = None) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
-    prepared, context = _prepare(snapshot, invocation, options)
+    prepared, context = _prepare(snapshot, invocation, options or DEFAULT_OPTIONS)
     plan = prepared.plan
     estimates = _estimates(plan, context)
     lines = []
@@ -171,9 +172,11 @@ def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
             yield f"neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"
 
 
-def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
+def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions | None = None) -> OperatorProfile:
     """What each operator did. The rows are made to be measured, and dropped."""
-    rows = stream_query(snapshot, ReadPoint(snapshot.branch), invocation, replace(options, profile=True))
+    rows = stream_query(
+        snapshot, ReadPoint(snapshot.branch), invocation, replace(options or DEFAULT_OPTIONS, profile=True)
+    )
     for _ in rows:
         pass
     return rows.profile.report

@@ -23,8 +23,8 @@ from omnigraph.engine.schema.step_effects import with_effects
 from omnigraph.engine.schema.table_changes import TableChange
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.change import RequestDigest, receipt_of
-from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.write.change import RequestDigest
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn, receipt_of
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.migration import Evolution, evolve

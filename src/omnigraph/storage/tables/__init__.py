@@ -3,10 +3,16 @@
 Reading goes through `Table`, a view of one immutable version (`rows`); writing through `Staging`, whose every method
 returns a *detached* version that belongs to no lineage and that nobody sees until a log entry names it. The attached
 HEAD of a dataset always stays at its empty version 1.
+
+Lance imports the parts of Arrow that import pandas, so a process of ours imports those in its own way before.
 """
 
-from omnigraph.storage.tables.reader import TableReader
-from omnigraph.storage.tables.rows import Table
-from omnigraph.storage.tables.staging import StagedTable, Staging
+from omnigraph.process import PROCESS
+
+PROCESS.import_arrow()
+
+from omnigraph.storage.tables.reader import TableReader  # noqa: E402
+from omnigraph.storage.tables.rows import Table  # noqa: E402
+from omnigraph.storage.tables.staging import StagedTable, Staging  # noqa: E402
 
 __all__ = ["StagedTable", "Staging", "Table", "TableReader"]

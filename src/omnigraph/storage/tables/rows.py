@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from omnigraph.errors import IntegrityError
 from omnigraph.storage.integer_sets import is_ascending, is_member
 from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
+from omnigraph.storage.models import TableState, manifest_name
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
-from omnigraph.storage.tables.lance_errors import manifest_name, stored_files, translate_errors
+from omnigraph.storage.tables.lance_errors import stored_files, translate_errors
 
 
 def string_literal(text: str) -> str:
