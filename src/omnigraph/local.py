@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api.governance import Limits
 from omnigraph.api.maintenance import DEFAULT_POLICY, MaintenancePolicy
-from omnigraph.embeddings.configuration import EnvironmentEmbedder
+from omnigraph.embeddings.environment import EnvironmentEmbedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph

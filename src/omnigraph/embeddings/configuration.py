@@ -8,23 +8,15 @@ the key, so it may be stored, compared and shown; the mock flag of the environme
 from __future__ import annotations
 
 import logging
-import os
 import re
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
 from omnigraph.errors import EmbeddingError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from omnigraph.embeddings.client import EmbeddingClient
 
 logger = logging.getLogger("omnigraph::embedding")
 
@@ -162,39 +154,3 @@ class EmbeddingProfile(Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         if not (key := environment.get(reference[1], "").strip()):
             raise EmbeddingError(f"the embedding profile takes its key from {reference[1]}, which is not set")
         return replace(config, api_key=key)
-
-
-class EnvironmentEmbedder:
-    """A client resolved from variables on first use; a graph that never embeds needs none of them. A failed resolution
-    is tried again the next time, because the variable may be set by then."""
-
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment = os.environ if environment is None else environment
-        self._client: EmbeddingClient | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def client(self) -> EmbeddingClient:
-        from omnigraph.embeddings.client import open_client
-
-        with self._lock:
-            if self._client is None:
-                self._client = open_client(config_from_environment(self._environment), self._environment)
-            return self._client
-
-    @property
-    def model(self) -> str:
-        """Known without a key: a wrong model is reported before a missing key."""
-        with self._lock:
-            return model_from_environment(self._environment)[0] if self._client is None else self._client.model
-
-    @property
-    def is_mock(self) -> bool:
-        with self._lock:
-            return model_from_environment(self._environment)[1] if self._client is None else self._client.is_mock
-
-    def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
-        return self.client.embed_query(text, dimension)
-
-    def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
-        return self.client.embed_documents(texts, dimension)
