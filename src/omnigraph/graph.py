@@ -78,12 +78,15 @@ class Snapshot(PinnedState, SnapshotApi["QueryResult", "QueryStream"]):
 
     def count(self, type_name: str, filter: str | None = None) -> int:
         """The number of entities of a type. A filter names stored columns: it needs an actor who sees all rows."""
-        from omnigraph.engine.query.visibility import count_entities
-
-        if type_name in self.entry.tables and self.visibility.is_unrestricted:
+        is_unrestricted = self.visibility.is_unrestricted
+        if type_name in self.entry.tables and is_unrestricted:
             return super().count(type_name, filter)
         type_ = self.catalog.type_named(type_name)
-        return count_entities(self, type_) if filter is None else super().count(type_.type_key, filter)
+        if filter is not None or is_unrestricted:
+            return super().count(type_.type_key, filter)
+        from omnigraph.engine.query.visibility import visible_count
+
+        return visible_count(self, type_)
 
     def __dir__(self) -> list[str]:
         """Completion shows how a snapshot is read, not how it is stored."""

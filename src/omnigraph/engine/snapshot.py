@@ -133,8 +133,9 @@ class Snapshot:
         return self._state(same.type_key)
 
     def count(self, type_key: str, filter: str | None = None) -> int:
+        """The number of rows is in the log; only those of a filter are counted in the table."""
         self.refuse_restricted("counting rows of a table")
-        return self.table(type_key).count(filter)
+        return self._state(type_key).rows if filter is None else self.table(type_key).count(filter)
 
     def scan(self, type_key: str, columns: Sequence[str] | None = None, filter: str | None = None) -> pa.Table:
         self.refuse_restricted("reading a table as it is stored")

@@ -12,8 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
-from importlib import resources
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
@@ -272,7 +273,7 @@ def grammar_parser(package: str, transformer: object, **options: Any) -> Lark:
     """
     from lark import Lark
 
-    folder = resources.files(package)
+    folder = Path(str(import_module(package).__file__)).parent
     grammar = folder.joinpath("grammar.lark").read_text("utf-8")
     tables = folder.joinpath("__pycache__", f"grammar.{sys.implementation.cache_tag}.tables")
     return Lark(grammar, parser="lalr", transformer=transformer, cache=str(tables), **options)

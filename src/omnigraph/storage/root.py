@@ -31,28 +31,29 @@ from omnigraph.storage.objects import Objects
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from omnigraph.storage.tables import Staging, TableReader
+    from omnigraph.storage.tables import TableReader
     from omnigraph.storage.tables.maintenance import TableMaintenance
+    from omnigraph.storage.tables.staging import Staging
 
 _REMEMBERED_SCHEMAS = 64
 
 
-class _Tables(NamedTuple):
-    """The parts of an open graph that need Lance."""
+class _Writers(NamedTuple):
+    """The parts of an open graph that write tables."""
 
-    reader: TableReader
     staging: Staging
     maintenance: TableMaintenance
 
 
 class GraphRoot(LogRoot):
     """One open graph: its identity and the storage parts that share a store client, a Lance session and threads. Lance
-    is imported by the first operation that needs a table; branches and commits need none."""
+    is imported by the first operation that needs a table, and what writes tables by the first one that writes."""
 
     def __init__(self, objects: Objects, identity: GraphIdentity, trace: Trace) -> None:
         super().__init__(objects, identity, trace)
-        self._tables: _Tables | None = None
-        self._opening_tables = threading.Lock()
+        self._reader: TableReader | None = None
+        self._writers: _Writers | None = None
+        self._opening = threading.RLock()
         self.external = ExternalObjects(objects.location)
         self.pins = Pins(objects, self.workers)
         self.cleanup_journal = CleanupJournal(objects, self.workers)
@@ -62,28 +63,33 @@ class GraphRoot(LogRoot):
 
     @property
     def reader(self) -> TableReader:
-        return self._table_parts().reader
+        """Made once: all threads share one Lance session."""
+        if (reader := self._reader) is None:
+            from omnigraph.storage.tables import TableReader
+
+            with self._opening:
+                if (reader := self._reader) is None:
+                    reader = self._reader = TableReader(self.objects.location)
+        return reader
 
     @property
     def staging(self) -> Staging:
-        return self._table_parts().staging
+        return self._table_writers().staging
 
     @property
     def table_maintenance(self) -> TableMaintenance:
-        return self._table_parts().maintenance
+        return self._table_writers().maintenance
 
-    def _table_parts(self) -> _Tables:
-        """Made once: all threads share one Lance session."""
-        if (tables := self._tables) is None:
-            from omnigraph.storage.tables import Staging, TableReader
+    def _table_writers(self) -> _Writers:
+        if (writers := self._writers) is None:
             from omnigraph.storage.tables.maintenance import TableMaintenance
+            from omnigraph.storage.tables.staging import Staging
 
-            with self._opening_tables:
-                if (tables := self._tables) is None:
-                    reader = TableReader(self.objects.location)
-                    staging = Staging(reader, self.trace)
-                    tables = self._tables = _Tables(reader, staging, TableMaintenance(reader, staging))
-        return tables
+            with self._opening:
+                if (writers := self._writers) is None:
+                    staging = Staging(self.reader, self.trace)
+                    writers = self._writers = _Writers(staging, TableMaintenance(self.reader, staging))
+        return writers
 
     @property
     def location(self) -> Location:

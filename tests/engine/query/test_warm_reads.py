@@ -75,6 +75,13 @@ def test_a_text_is_recognised_by_its_content(graph: Graph) -> None:
     assert not [code for code in calls if code.co_name == "parse_queries"]
 
 
+def test_keywords_do_not_parse_the_text_again(graph: Graph) -> None:
+    text = "query age($k: String) { match { $p: Person { slug: $k } } return { $p.age as age } }"
+    assert graph.query(text, k="bob").to_arrow().to_pylist() == [{"age": 1}]
+    calls = calls_of(lambda: graph.query(text, k="cy"))
+    assert not [code for code in calls if code.co_name == "parse_queries"]
+
+
 def test_a_warm_handle_reads_what_another_one_has_just_committed(graph: Graph) -> None:
     before = graph.query(QUERIES, "by_key", {"k": "new"}).to_arrow().num_rows
     with Graph.open(graph.uri) as other:

@@ -36,7 +36,7 @@ from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.ref_generations import earlier_use
 from omnigraph.storage.models import KeyUse, LogEntry
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.staging import StagedTable
 
 _OUTCOME = "merge"
 

@@ -36,7 +36,6 @@ from omnigraph.engine.query.operators.projection import project, sorted_rows
 from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import names_one_node, scan, scan_candidates, scan_union
 from omnigraph.engine.query.operators.stages import bind, no_rows, rows_to_find, take_limit, unwind
-from omnigraph.engine.query.operators.walks import expand_walk, path_expand
 from omnigraph.engine.query.plans import (
     Equality,
     Join,
@@ -188,8 +187,12 @@ class _Run:
             case ir.Expand():
                 return expand(plan, rows, needed, step.counts_only, context)
             case ir.ExpandWalk():
+                from omnigraph.engine.query.operators.walks import expand_walk
+
                 return expand_walk(plan, rows, needed, step.counts_only, context)
             case ir.PathExpand():
+                from omnigraph.engine.query.operators.walks import path_expand
+
                 return concatenate(list(path_expand(plan, rows, needed, step.counts_only, context)))
             case ir.Filter():
                 return self._filter(plan, rows, step)
@@ -450,6 +453,8 @@ class _Run:
             parts = (piece for part in inputs for piece in self.pieces(part, limit=limit, passing=passing))
             yield from self._measure(plan, parts)
         elif isinstance(plan, ir.PathExpand):
+            from omnigraph.engine.query.operators.walks import path_expand
+
             below = row_wise_input(leaf)
             assert below is not None
             for rows in self.pieces(below, limit=limit, passing=passing, streams=False):

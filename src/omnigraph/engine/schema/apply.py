@@ -30,7 +30,7 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.migration import Evolution, evolve
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import LogEntry, TableState
-from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.staging import StagedTable
 
 _KIND: Final = "schema_apply"
 _READ_AT_ONCE: Final = 256

@@ -23,7 +23,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.tables import StagedTable, Staging
+from omnigraph.storage.tables.staging import StagedTable, Staging
 
 StagingJob: TypeAlias = Callable[[TableState], StagedTable]
 

@@ -40,7 +40,7 @@ from omnigraph.storage.log.writer_queue import QueueTicket
 from omnigraph.storage.root import GraphRoot
 
 if TYPE_CHECKING:
-    from omnigraph.storage.tables import StagedTable
+    from omnigraph.storage.tables.staging import StagedTable
 
 RETRY_SECONDS = 60.0
 """How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
