@@ -1,8 +1,9 @@
 """`omnigraph.Graph` and `omnigraph.Snapshot`: a graph that is opened in this process.
 
 The public methods are those of `omnigraph.api.graph`; here, each operation finds the state it is about and calls the
-engine. Parts that a read does not need (merges, schema changes, maintenance, mutations, Spark) are imported when they
-are used. A handle is safe to share between threads and caches no head: naming a branch always means its newest one.
+engine. What works on tables is imported by the operation that needs it, and Lance and Arrow with it: branches and
+commits are in the log alone. A handle is safe to share between threads and caches no head: naming a branch always means
+its newest one.
 """
 
 from __future__ import annotations
@@ -35,33 +36,14 @@ from omnigraph.api.queries import (
 )
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest
 from omnigraph.api.values import plain_id
-from omnigraph.engine.blobs import BlobRead, blob_in
-from omnigraph.engine.export import export_files, export_lines, write_lines
-from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
 from omnigraph.engine.history.commits import create_branch, delete_branch, find_or_create, receipts, summaries, summary
-from omnigraph.engine.history.diff import diff_of
-from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
-from omnigraph.engine.query.read import (
-    ReadOptions,
-    describe_stored_query,
-    explain_query,
-    profile_query,
-    run_query,
-    stream_query,
-)
-from omnigraph.engine.query.result import QueryResult, QueryStream
-from omnigraph.engine.query.search.embedder import Embedder
-from omnigraph.engine.query.visibility import count_entities, listing, read_entity
 from omnigraph.engine.resources import Caller
 from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.engine.statements import branch_rows, branch_write, is_branch_list, run_branch_write
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.write.load import LoadRequest, load, load_input, load_mode, record_input
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.row_filter import Visibility
-from omnigraph.sources import Queries, bind_call, schema_source
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import KeyUse
@@ -70,12 +52,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.api.service.pipeline import Progress as RunProgress
+    from omnigraph.engine.blobs import BlobRead
+    from omnigraph.engine.query.read import ReadOptions
+    from omnigraph.engine.query.result import QueryResult, QueryStream
+    from omnigraph.engine.query.search.embedder import Embedder
     from omnigraph.pipeline import Pipeline, PipelineReport
+    from omnigraph.sources import Queries
 
 Result = TypeVar("Result")
 
 
-class Snapshot(PinnedState, SnapshotApi[QueryResult, QueryStream]):
+class Snapshot(PinnedState, SnapshotApi["QueryResult", "QueryStream"]):
     """A state that never changes, for as long as cleanup keeps it: `branch`, `version` and `commit_id` identify it.
 
     `Graph.at` and `Graph.snapshot` return it, with the settings of the graph.
@@ -91,10 +78,15 @@ class Snapshot(PinnedState, SnapshotApi[QueryResult, QueryStream]):
 
     def count(self, type_name: str, filter: str | None = None) -> int:
         """The number of entities of a type. A filter names stored columns: it needs an actor who sees all rows."""
-        if type_name in self.entry.tables and self.visibility.is_unrestricted:
+        is_unrestricted = self.visibility.is_unrestricted
+        if type_name in self.entry.tables and is_unrestricted:
             return super().count(type_name, filter)
         type_ = self.catalog.type_named(type_name)
-        return count_entities(self, type_) if filter is None else super().count(type_.type_key, filter)
+        if filter is not None or is_unrestricted:
+            return super().count(type_.type_key, filter)
+        from omnigraph.engine.query.visibility import visible_count
+
+        return visible_count(self, type_)
 
     def __dir__(self) -> list[str]:
         """Completion shows how a snapshot is read, not how it is stored."""
@@ -104,12 +96,13 @@ class Snapshot(PinnedState, SnapshotApi[QueryResult, QueryStream]):
         return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"
 
 
-class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
+class Graph(GraphApi["QueryResult", "QueryStream", Snapshot, "BlobRead"]):
     """A versioned graph of typed tables at one location. Implements `omnigraph.GraphApi`."""
 
     def __init__(
-        self, workspace: Workspace, queries: Queries | None = None, read_options: ReadOptions = DEFAULT_READ_OPTIONS
+        self, workspace: Workspace, queries: Queries | None = None, read_options: ReadOptions | None = None
     ) -> None:
+        """Without `read_options`, reads have the limits that they have by default."""
         self._workspace = workspace
         self._queries = queries
         self._read_options = read_options
@@ -135,6 +128,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
 
         A location that holds a graph already is refused. `force` accepts what an interrupted init left behind.
         """
+        from omnigraph.sources import schema_source
+
         options: dict[str, Any] = {"actor": actor, "force": force, "storage_options": storage_options, "trace": trace}
         return cls(Workspace.init(uri, *schema_source(schema), **options))
 
@@ -233,7 +228,17 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         """The workspace for one operation, if the actor of this handle may do it."""
         return self._workspace.for_action(action, branch and branch.strip(), target_branch and target_branch.strip())
 
-    _bind = staticmethod(bind_call)
+    def _bind(
+        self,
+        source: Any,
+        name: str | None,
+        params: Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
+        options: Mapping[str, object],
+    ) -> Call:
+        from omnigraph.sources import bind_call
+
+        return bind_call(source, name, params, arguments, options)
 
     # Reads
 
@@ -241,22 +246,34 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return _public(self._state(point))
 
     def _query(self, point: ReadPoint, call: Call, options: ReadOptions | None) -> QueryResult:
+        from omnigraph.engine.query.read import run_query
+        from omnigraph.engine.statements import branch_rows, is_branch_list
+
         if is_branch_list(*call, point):
             return branch_rows(self.list_branches()).collect()
         return self._read(point, lambda state: run_query(state, point.target, call, options or self._read_options))
 
     def _stream(self, point: ReadPoint, call: Call, options: ReadOptions | None) -> QueryStream:
+        from omnigraph.engine.query.read import stream_query
+        from omnigraph.engine.statements import branch_rows, is_branch_list
+
         if is_branch_list(*call, point):
             return branch_rows(self.list_branches())
         return stream_query(self._state(point), point.target, call, options or self._read_options)
 
     def _explain(self, point: ReadPoint, call: Call, options: ReadOptions | None) -> list[str]:
+        from omnigraph.engine.query.read import explain_query
+
         return explain_query(self._state(point), call, options or self._read_options)
 
     def _profile(self, point: ReadPoint, call: Call, options: ReadOptions | None) -> OperatorProfile:
+        from omnigraph.engine.query.read import profile_query
+
         return profile_query(self._state(point), call, options or self._read_options)
 
     def _entity(self, point: ReadPoint, type_name: str, entity_id: str) -> dict[str, Any] | None:
+        from omnigraph.engine.query.visibility import read_entity
+
         return self._read(
             point, lambda state: read_entity(state, state.catalog.type_named(type_name), plain_id(entity_id))
         )
@@ -265,6 +282,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return self._read(point, lambda state: _public(state).count(type_name, filter))
 
     def _listing(self, point: ReadPoint) -> branches.SnapshotListing:
+        from omnigraph.engine.query.visibility import listing
+
         return self._read(point, listing)
 
     def _schema_text(self, point: ReadPoint) -> str:
@@ -280,6 +299,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return self._state(point).version
 
     def _blob(self, point: ReadPoint, cell: BlobCell) -> BlobRead:
+        from omnigraph.engine.blobs import blob_in
+
         # A caller who may read the state may know how its branch names the cell now.
         return blob_in(replace(self._workspace, caller=None), self._state(point), cell, point)
 
@@ -287,9 +308,13 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return (f"{line.decode()}\n" for line in self._export_lines(point, types, epoch))
 
     def _export_to(self, point: ReadPoint, types: Collection[str], epoch: bool, writer: ByteWriter) -> int:
+        from omnigraph.engine.export import write_lines
+
         return write_lines(self._export_lines(point, types, epoch), writer)
 
     def _export_lines(self, point: ReadPoint, types: Collection[str], epoch: bool) -> Iterator[bytes]:
+        from omnigraph.engine.export import export_lines
+
         dates = Dates.EPOCH if epoch else Dates.ISO
         return export_lines(self._state(point, PolicyAction.EXPORT), types, dates=dates)
 
@@ -302,6 +327,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         progress: maintenance.Progress | None,
         force: bool,
     ) -> list[ExportedFile]:
+        from omnigraph.engine.export import export_files
+
         state = self._state(point, PolicyAction.EXPORT)
         return export_files(state, directory, format, types, progress, force=force)
 
@@ -310,30 +337,42 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _mutate(
         self, call: Call, branch: str | None, if_commit: str | None, author: Author, *, stored: bool = False
     ) -> MutationReceipt:
+        from omnigraph.engine.statements import branch_write, run_branch_write
+
         if (statement := branch_write(*call, branch, if_commit)) is not None:
             return run_branch_write(self, statement, author)
+        from omnigraph.engine.query.read import DEFAULT_OPTIONS
         from omnigraph.engine.write.mutation import MutationRequest, mutate
 
         target, actor = MAIN if branch is None else branch, self._workspace.author(author.actor)
         required = None if if_commit is None else required_commit(if_commit, "if_commit")
-        key, reading = author.idempotency_key, self._read_options
+        key, reading = author.idempotency_key, self._read_options or DEFAULT_OPTIONS
         request = MutationRequest(*call, target, required, actor, key, stored=stored, reading=reading)
         return mutate(self._workspace_for(PolicyAction.CHANGE, target), request)
 
     def _load(self, data: Any, options: LoadOptions, author: Author) -> LoadReceipt:
+        from omnigraph.engine.write.load import load_input
+
         location = self._workspace.root.location
         rows = load_input(data, options.type, format=options.format, csv=options.csv, graph=location)
         return self._run_load(rows, options, author, embed=options.embed)
 
     def _load_lenient(self, data: LoadInput, options: LoadOptions, author: Author) -> LoadReceipt:
+        from omnigraph.engine.write.load import record_input
+
         return self._run_load(record_input(data), options, author, grammar=Grammar.LENIENT)
 
     def _run_load(self, rows: Any, options: LoadOptions, author: Author, **more: Any) -> LoadReceipt:
+        from omnigraph.engine.write.load import LoadRequest, load, load_mode
+
         actor, key = self._workspace.author(author.actor), author.idempotency_key
         request = LoadRequest(rows, load_mode(options.mode), options.branch, options.base, actor, key, **more)
         return load(self._workspace_for(PolicyAction.CHANGE, options.branch), request)
 
     def stored_queries(self) -> StoredQueries:
+        from omnigraph.engine.query.read import describe_stored_query
+        from omnigraph.sources import Queries
+
         queries = self._queries or Queries(())
         if queries._entries is not None:
             self._workspace_for(PolicyAction.READ, MAIN)
@@ -406,6 +445,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def diff(
         self, before: str | PinnedState, after: str | PinnedState, filter: history.ChangeScope | None = None
     ) -> history.ChangeSet:
+        from omnigraph.engine.history.diff import diff_of
+
         return diff_of(self._workspace, before, after, filter or history.EVERYTHING)
 
     def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitList:
@@ -425,6 +466,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
     def _changes_of(
         self, commit_id: str, scope: history.ChangeScope
     ) -> Iterator[history.SchemaChange | history.ChangeRecord]:
+        from omnigraph.engine.history.changes import changes_of_types
+
         return iter(changes_of_types(self.snapshot(snapshot=commit_id), scope))
 
     def _changes_page(
@@ -435,6 +478,8 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         max_changes: int | None,
         max_bytes: int | None,
     ) -> history.CommitChangesPage:
+        from omnigraph.engine.history.changes import commit_changes_page
+
         return commit_changes_page(self.snapshot(snapshot=commit_id), scope, page_token, max_changes, max_bytes)
 
     def _poll(self, request: history.PollRequest, wait_ms: int | None) -> history.ChangePoll:
@@ -448,6 +493,7 @@ class Graph(GraphApi[QueryResult, QueryStream, Snapshot, BlobRead]):
         return follow(self, request)
 
     def _baseline(self, writer: ByteWriter, branch: str, scope: history.ChangeScope) -> history.ChangeBaseline:
+        from omnigraph.engine.export import write_lines
         from omnigraph.engine.history.feed import begin_baseline
 
         baseline = begin_baseline(self._workspace_for(PolicyAction.EXPORT, branch), branch, scope)
@@ -574,7 +620,7 @@ class _PinnedGraph(Graph):
 
     def __init__(self, state: PinnedState) -> None:
         self._pinned = state
-        self._read_options = DEFAULT_READ_OPTIONS
+        self._read_options = None
 
     def _state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> PinnedState:
         return self._pinned if action is PolicyAction.READ else self._pinned.for_action(action)

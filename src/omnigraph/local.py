@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omnigraph.api.governance import Limits
 from omnigraph.api.maintenance import DEFAULT_POLICY, MaintenancePolicy
-from omnigraph.embeddings import EnvironmentEmbedder
-from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.embeddings.environment import EnvironmentEmbedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
-from omnigraph.sources import Queries, read_text
-from omnigraph.sources import queries as read_queries
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.search.embedder import Embedder
+    from omnigraph.sources import Queries
 
 
 def init(
@@ -70,7 +72,7 @@ def open(
     """
     if policy is not None and actor is None:
         raise BadRequestError("a policy says what actors may do: give the one that the handle acts for as actor=")
-    offered = read_queries(queries) if isinstance(queries, str | PathLike) else queries
+    offered = None if queries is None else _read_queries(queries)
     graph = _configure(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
     graph = graph if offered is None else graph.with_queries(offered)
     if maintain:
@@ -79,6 +81,7 @@ def open(
         Maintainer(graph._workspace, DEFAULT_POLICY if maintain is True else maintain).start()
     if policy is not None:
         from omnigraph.policy.gate import load_gate
+        from omnigraph.sources import read_text
 
         try:
             rules = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id)
@@ -87,6 +90,12 @@ def open(
             graph.close()
             raise
     return graph if actor is None else graph.acting_for(actor)
+
+
+def _read_queries(queries: str | PathLike[str] | Queries) -> Queries:
+    from omnigraph import sources
+
+    return sources.queries(queries) if isinstance(queries, str | PathLike) else queries
 
 
 def _configure(

@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 _NEEDED_BY_PANDAS: Final = "dateutil"
+_CONVERTS: Final = "pyarrow.dataset"
+"""The first module of pyarrow that converts a value, by being imported."""
 
 
 class Process:
@@ -24,16 +26,17 @@ class Process:
         self._exit_code: int | None = None
 
     def take(self) -> None:
-        """Say that the process belongs to OmniGraph. Call it before anything imports pyarrow."""
+        """Say that the process belongs to OmniGraph. Call it before anything converts Python values to Arrow."""
         self._is_ours = True
 
     def import_arrow(self) -> None:
         """Import pyarrow as if pandas were not installed.
 
-        pyarrow tries to import pandas once, to recognise its types; pandas refuses to be imported without dateutil.
-        Both can be imported as usual afterwards, and `to_pandas` tries again.
+        pyarrow tries to import pandas once, with the first value that it converts, to recognise its types; pandas
+        refuses to be imported without dateutil. Both can be imported as usual afterwards, and `to_pandas` tries again.
+        `omnigraph.storage.tables` calls it, so that a command which reads no table imports no pyarrow at all.
         """
-        if not self._is_ours or "pyarrow" in sys.modules or _NEEDED_BY_PANDAS in sys.modules:
+        if not self._is_ours or _CONVERTS in sys.modules or _NEEDED_BY_PANDAS in sys.modules:
             return
         modules = cast("dict[str, Any]", sys.modules)
         modules[_NEEDED_BY_PANDAS] = None

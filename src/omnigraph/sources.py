@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -168,7 +169,7 @@ def bind_call(
     if isinstance(source, Query):
         query = source
     elif isinstance(source, str):
-        offered = _read_call(source)
+        offered = _remember_call(source) if len(source) <= _LONGEST_REMEMBERED else _read_call(source)
         if name is None and len(offered) != 1:
             names = ", ".join(each.name for each in offered)
             raise BadRequestError(f"the source holds {len(offered)} queries; name one of: {names}")
@@ -188,6 +189,16 @@ def bind_call(
                 f"give the parameter as params={{'{option}': …}}, and the option by g.branch(…) or g.at(…)"
             )
     return Call(query.source, query.name, query.bind(params, **arguments))
+
+
+_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 4_096
+
+
+@lru_cache(_REMEMBERED)
+def _remember_call(text: str) -> Queries:
+    """As `_read_call`, for texts of usual lengths: a program runs the same ones again and again."""
+    return _read_call(text)
 
 
 def _read_call(text: str) -> Queries:

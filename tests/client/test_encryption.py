@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.embeddings import EmbeddingConfig, ProviderKind, open_client
+from omnigraph.embeddings.client import open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind
 from omnigraph.errors import BadRequestError, EmbeddingError, ServerUnreachableError
 from tests.support.certificates import EncryptedServer
 from tests.support.http_server import Answer, HttpServer

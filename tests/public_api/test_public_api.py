@@ -298,6 +298,56 @@ def test_query_handles_load_neither_arrow_nor_lance() -> None:
     assert done.stdout.strip() == ""
 
 
+READS_OF_THE_LOG = """
+import sys, omnigraph
+heavy = {"lance", "pyarrow", "numpy", "pandas", "lark"}
+g = omnigraph.open(sys.argv[1])
+g.create_branch("side")
+assert sorted(g.list_branches()) == ["main", "side"]
+g.branch("side").delete()
+commit = g.commits().commits[0].graph_commit_id
+assert commit == g.branch("main").head() == g.describe_commit(commit).graph_commit_id
+assert g.commit_history().commits[0].graph_commit_id == g.snapshot().commit_id == commit
+assert g.snapshot().count("Book") == g.count("Book") == 0
+assert "Book" in g.catalog.nodes and "node Book" in g.schema.show()
+print(sorted(heavy & sys.modules.keys()), len([name for name in sys.modules if name.split(".")[0] == "omnigraph"]))
+"""
+
+
+def test_a_program_that_asks_only_the_log_loads_neither_arrow_nor_lance(tmp_path: Path) -> None:
+    omnigraph.init(tmp_path / "g", "node Book { isbn: String @key }").close()
+    program = [sys.executable, "-c", READS_OF_THE_LOG, str(tmp_path / "g")]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    loaded, modules = done.stdout.rsplit(" ", 1)
+    assert loaded == "[]"
+    assert int(modules) <= 75
+
+
+POINT_QUERY = """
+import sys, omnigraph
+g = omnigraph.open(sys.argv[1])
+query = "query q($k: String) { match { $b: Book { isbn: $k } } return { $b.isbn as isbn } }"
+assert g.query(query, k="1").to_arrow().num_rows == 0
+names = [name for name in sys.modules if name.split(".")[0] == "omnigraph"]
+print(len(names), *names)
+"""
+UNUSED_BY_A_POINT_QUERY = (
+    *("engine.write.load", "engine.write.mutation", "engine.write.change", "engine.history.diff", "engine.export"),
+    *("engine.query.search.text", "engine.query.search.vectors", "engine.query.operators.walks"),
+    *("storage.tables.staging", "embeddings.client"),
+)
+
+
+def test_a_point_query_imports_neither_writes_nor_searches(tmp_path: Path) -> None:
+    omnigraph.init(tmp_path / "g", "node Book { isbn: String @key }").close()
+    program = [sys.executable, "-c", POINT_QUERY, str(tmp_path / "g")]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    count, *names = done.stdout.split()
+    assert {f"omnigraph.{name}" for name in UNUSED_BY_A_POINT_QUERY}.isdisjoint(names)
+    assert int(count) <= 170
+
+
 def test_the_command_line_opens_graphs_as_python_does() -> None:
     """Every command gets the embedder, limits and options that `omnigraph.open` gives; none opens a graph by itself."""
     strays = []

@@ -11,7 +11,8 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.cli.main import run as command
-from omnigraph.embeddings import EmbeddingConfig, ProviderKind, open_client
+from omnigraph.embeddings.client import open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind
 from tests.engine.stored import rows
 from tests.server.running import RunningServer, running
 from tests.support.embedding_server import EmbeddingServer, Reply, embedding_server, vector_of

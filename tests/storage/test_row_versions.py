@@ -10,9 +10,8 @@ import pytest
 
 from omnigraph.storage.creation import create_root
 from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
+from omnigraph.storage.models import TableState, manifest_name
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.lance_errors import manifest_name
 from omnigraph.storage.tables.lance_metadata import condense_row_versions
 from tests.support.lance_tables import lance_of
 

@@ -11,14 +11,14 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.tables import StagedTable, Table
+from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.lance_metadata import (
     CEILING_BYTES,
     COMPACT_SMALL_AT,
     FLOOR_BYTES,
     small_fragments_to_compact,
 )
-from omnigraph.storage.tables.staging import TableColumn
+from omnigraph.storage.tables.staging import StagedTable, TableColumn
 from tests.conftest import Place
 from tests.support.lance_tables import build_index, lance_of
 from tests.support.tables import NODE, PEOPLE, append, append_one, ids, new_graph, nodes

@@ -6,9 +6,10 @@ from typing import Any
 
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables import StagedTable, Table
+from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import IndexSpec, build_segment, index_need
 from omnigraph.storage.tables.maintenance import IndexChange
+from omnigraph.storage.tables.staging import StagedTable
 
 
 def lance_of(table: Table) -> Any:

@@ -22,7 +22,6 @@ from omnigraph.cli.params import GlobalFlags, UsageError, at_most_one
 from omnigraph.cli.printing.output import Style, print_json, print_lines, report_style
 from omnigraph.cli.registry import COMMANDS, Capability, Command
 from omnigraph.errors import BadRequestError, ConflictError, OmniGraphError
-from omnigraph.process import PROCESS
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -159,7 +158,6 @@ def open_graph(target: StoreScope) -> Graph:
     """As Python programs do: the same settings, the same embedding provider."""
     import omnigraph
 
-    PROCESS.import_arrow()
     return omnigraph.open(target.uri)
 
 

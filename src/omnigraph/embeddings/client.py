@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -20,9 +19,7 @@ from numpy.typing import NDArray
 from omnigraph.embeddings.configuration import (
     EmbeddingConfig,
     ProviderKind,
-    config_from_environment,
     logger,
-    model_from_environment,
 )
 from omnigraph.embeddings.http_provider import GeminiProvider, OpenAIProvider
 from omnigraph.embeddings.provider import (
@@ -182,40 +179,6 @@ def open_client(
     shared = shared_store(environment)
     kept = (*stores, *((shared,) if shared is not None else ()))
     return EmbeddingClient(config, provider, stores=kept, role_matters=kind.role_matters, usage=usage)
-
-
-class EnvironmentEmbedder:
-    """A client resolved from variables on first use; a graph that never embeds needs none of them. A failed resolution
-    is tried again the next time, because the variable may be set by then."""
-
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment = os.environ if environment is None else environment
-        self._client: EmbeddingClient | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def client(self) -> EmbeddingClient:
-        with self._lock:
-            if self._client is None:
-                self._client = open_client(config_from_environment(self._environment), self._environment)
-            return self._client
-
-    @property
-    def model(self) -> str:
-        """Known without a key: a wrong model is reported before a missing key."""
-        with self._lock:
-            return model_from_environment(self._environment)[0] if self._client is None else self._client.model
-
-    @property
-    def is_mock(self) -> bool:
-        with self._lock:
-            return model_from_environment(self._environment)[1] if self._client is None else self._client.is_mock
-
-    def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
-        return self.client.embed_query(text, dimension)
-
-    def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
-        return self.client.embed_documents(texts, dimension)
 
 
 def _check_dimension(dimension: int) -> None:

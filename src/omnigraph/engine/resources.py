@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision, Gate, Limits
 from omnigraph.engine.observers import audit
-from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError, PolicyError, PolicyEvaluationError
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.search.embedder import Embedder
 
 DEFAULT_LIMITS: Final = Limits()
 _REMEMBERED_COMPARISONS: Final = 4

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Final, Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final, Self
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.history import log_walk
@@ -21,7 +19,11 @@ from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Visibility
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument, TableState
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.storage.tables import Table
 
 INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
 """The storage format as servers report it."""
@@ -131,8 +133,9 @@ class Snapshot:
         return self._state(same.type_key)
 
     def count(self, type_key: str, filter: str | None = None) -> int:
+        """The number of rows is in the log; only those of a filter are counted in the table."""
         self.refuse_restricted("counting rows of a table")
-        return self.table(type_key).count(filter)
+        return self._state(type_key).rows if filter is None else self.table(type_key).count(filter)
 
     def scan(self, type_key: str, columns: Sequence[str] | None = None, filter: str | None = None) -> pa.Table:
         self.refuse_restricted("reading a table as it is stored")

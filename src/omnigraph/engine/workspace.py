@@ -18,15 +18,12 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
-from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, held_source
 from omnigraph.errors import CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.language.catalog import TableType
-from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.cache import SHARED_MEMORY, SharedMemory
-from omnigraph.storage.creation import create_root
 from omnigraph.storage.identifiers import MAIN, version_in
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
@@ -66,6 +63,10 @@ class Workspace(Resources):
     ) -> Self:
         """A new graph with this schema. Refuses a location that holds one already. `details` go into the commit;
         `path`, the file of the schema, only shows in messages."""
+        from omnigraph.engine.rows.columns import table_schema
+        from omnigraph.language.schema.compile import accept_schema
+        from omnigraph.storage.creation import create_root
+
         catalog = accept_schema(schema, path)
         types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
         root = create_root(

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
-from importlib import resources
+from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -272,7 +272,8 @@ def grammar_parser(package: str, transformer: object, **options: Any) -> Lark:
     """
     from lark import Lark
 
-    folder = resources.files(package)
-    grammar = folder.joinpath("grammar.lark").read_text("utf-8")
-    tables = folder.joinpath("__pycache__", f"grammar.{sys.implementation.cache_tag}.tables")
-    return Lark(grammar, parser="lalr", transformer=transformer, cache=str(tables), **options)
+    folder = import_module(package).__path__[0]
+    with open(f"{folder}/grammar.lark", encoding="utf-8") as file:
+        grammar = file.read()
+    tables = f"{folder}/__pycache__/grammar.{sys.implementation.cache_tag}.tables"
+    return Lark(grammar, parser="lalr", transformer=transformer, cache=tables, **options)

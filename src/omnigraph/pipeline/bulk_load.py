@@ -20,8 +20,8 @@ from omnigraph.engine.rows.end_ids import interface_ends
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.rows.kernels.typed_rows import RecordForm
 from omnigraph.engine.workspace import GraphHandle, open_workspace
-from omnigraph.engine.write.change import receipt_of
 from omnigraph.engine.write.load import load_mode
+from omnigraph.engine.write.publish import receipt_of
 from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution.plan import base_snapshot

@@ -25,8 +25,7 @@ from omnigraph.engine.bulk.scan_plans import all_of, is_not_blank, is_null
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.maintenance.optimize import refresh_topologies
 from omnigraph.engine.workspace import GraphHandle
-from omnigraph.engine.write.change import receipt_of
-from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn, receipt_of
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.source import did_you_mean

@@ -115,6 +115,14 @@ class LocalDisk:
         self._flushed: RecentlyUsed[str, bool] = RecentlyUsed(_REMEMBERED_FOLDERS)
         self._flushers = ThreadPoolExecutor(_FLUSHES_AT_ONCE, thread_name_prefix="omnigraph-flush")
 
+    def read(self, path: str) -> bytes | None:
+        """The content of a file, None when there is none. A name never shows a part of its content."""
+        try:
+            with open(os.path.join(self._root, path), "rb", buffering=0) as file:
+                return file.readall()
+        except FileNotFoundError:
+            return None
+
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the name is taken; then, too, its file is on disk."""
         target = os.path.join(self._root, path)

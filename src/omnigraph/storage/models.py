@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from omnigraph.api.wire import decoder_of
-from omnigraph.errors import FormatVersionError, IntegrityError
+from omnigraph.errors import FormatVersionError, HistoricalVersionReclaimedError, IntegrityError
 
 FORMAT_VERSION = 6
 """The storage format. Also what users see as the internal schema version."""
@@ -100,6 +100,24 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def number(self) -> int:
         return int(self.version)
+
+
+def manifest_name(number: int) -> str:
+    """Attached versions are named so that the newest sorts first, detached ones by their number."""
+    return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
+
+
+def manifest_path(state: TableState) -> str:
+    """The file of a version, which is there for as long as the version is."""
+    return f"{state.path}/_versions/{manifest_name(state.number)}"
+
+
+def reclaimed_error(state: TableState) -> HistoricalVersionReclaimedError:
+    return HistoricalVersionReclaimedError(
+        state.version,
+        f"version {state.version} of table {state.path} is no longer in the store: "
+        "it was reclaimed by cleanup or removed by another tool",
+    )
 
 
 class ChangeCounts(msgspec.Struct, frozen=True, omit_defaults=True):

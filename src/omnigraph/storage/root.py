@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import pyarrow as pa
 
 from omnigraph.errors import IntegrityError
 from omnigraph.language.catalog import Catalog
@@ -26,26 +27,69 @@ from omnigraph.storage.log.cleanup_journal import CleanupJournal, Pins
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import FORMAT_VERSION, GraphIdentity, SchemaDocument, TableState, decode, encode
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.tables import Staging, TableReader
-from omnigraph.storage.tables.maintenance import TableMaintenance
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.storage.tables import TableReader
+    from omnigraph.storage.tables.maintenance import TableMaintenance
+    from omnigraph.storage.tables.staging import Staging
 
 _REMEMBERED_SCHEMAS = 64
 
 
+class _Writers(NamedTuple):
+    """The parts of an open graph that write tables."""
+
+    staging: Staging
+    maintenance: TableMaintenance
+
+
 class GraphRoot(LogRoot):
-    """One open graph: its identity and the storage parts that share a store client, a Lance session and threads."""
+    """One open graph: its identity and the storage parts that share a store client, a Lance session and threads. Lance
+    is imported by the first operation that needs a table, and what writes tables by the first one that writes."""
 
     def __init__(self, objects: Objects, identity: GraphIdentity, trace: Trace) -> None:
         super().__init__(objects, identity, trace)
-        self.reader = TableReader(objects.location)
-        self.staging = Staging(self.reader, trace)
-        self.table_maintenance = TableMaintenance(self.reader, self.staging)
+        self._reader: TableReader | None = None
+        self._writers: _Writers | None = None
+        self._opening = threading.RLock()
         self.external = ExternalObjects(objects.location)
         self.pins = Pins(objects, self.workers)
         self.cleanup_journal = CleanupJournal(objects, self.workers)
         self._closing = contextlib.ExitStack()
         self._schemas: RecentlyUsed[str, SchemaDocument] = RecentlyUsed(_REMEMBERED_SCHEMAS)
         self._catalogs: RecentlyUsed[str, Catalog] = RecentlyUsed(_REMEMBERED_SCHEMAS)
+
+    @property
+    def reader(self) -> TableReader:
+        """Made once: all threads share one Lance session."""
+        if (reader := self._reader) is None:
+            from omnigraph.storage.tables import TableReader
+
+            with self._opening:
+                if (reader := self._reader) is None:
+                    reader = self._reader = TableReader(self.objects.location)
+        return reader
+
+    @property
+    def staging(self) -> Staging:
+        return self._table_writers().staging
+
+    @property
+    def table_maintenance(self) -> TableMaintenance:
+        return self._table_writers().maintenance
+
+    def _table_writers(self) -> _Writers:
+        if (writers := self._writers) is None:
+            from omnigraph.storage.tables.maintenance import TableMaintenance
+            from omnigraph.storage.tables.staging import Staging
+
+            with self._opening:
+                if (writers := self._writers) is None:
+                    staging = Staging(self.reader, self.trace)
+                    writers = self._writers = _Writers(staging, TableMaintenance(self.reader, staging))
+        return writers
 
     @property
     def location(self) -> Location:

@@ -19,8 +19,8 @@ from omnigraph.errors import (
     IntegrityError,
     OmniGraphError,
 )
+from omnigraph.storage.models import manifest_name
 from omnigraph.storage.tables.indexes import index_coverage
-from omnigraph.storage.tables.lance_errors import manifest_name
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
 from tests.support.log_entries import list_commits

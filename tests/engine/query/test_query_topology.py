@@ -26,8 +26,8 @@ from omnigraph.errors import MergeConflictsError
 from omnigraph.graph import Graph
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables import StagedTable, Staging
 from omnigraph.storage.tables.memory.row_space import GrownRowSpace, RowSpace
+from omnigraph.storage.tables.staging import StagedTable, Staging
 from tests.conftest import Place
 from tests.engine.query_graphs import edge, node
 

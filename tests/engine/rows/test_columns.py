@@ -12,7 +12,8 @@ from omnigraph.engine.rows.columns import as_table_rows, column_of, rows_schema,
 from omnigraph.engine.rows.kernels.decoder import decode
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.tracing import Trace
-from omnigraph.storage.tables import Staging, TableReader
+from omnigraph.storage.tables import TableReader
+from omnigraph.storage.tables.staging import Staging
 from tests.engine.museum import lines, museum, node
 from tests.support.lance_tables import lance_of
 

@@ -20,7 +20,6 @@ from omnigraph.engine.resources import Resources
 from omnigraph.engine.write.publish import PublishPlan, WriteTxn
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.fragments import (
     FragmentStaging,
     build_index_segment,
@@ -29,6 +28,7 @@ from omnigraph.storage.tables.fragments import (
 )
 from omnigraph.storage.tables.indexes import IndexNeed, IndexSpec, index_need
 from omnigraph.storage.tables.maintenance import PendingIndex
+from omnigraph.storage.tables.staging import StagedTable
 
 Task: TypeAlias = Callable[[], str]
 """Work for an executor; it is pickled, and its result goes back to be staged."""

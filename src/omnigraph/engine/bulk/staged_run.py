@@ -38,10 +38,10 @@ from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, ChangeCounts, LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.files import StagedFiles
 from omnigraph.storage.tables.fragments import FragmentStaging, delete_rows, fragments_of, scan_fragments
 from omnigraph.storage.tables.rows import ROW_ADDRESS, row_ids_of
+from omnigraph.storage.tables.staging import StagedTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from omnigraph.engine.history.schema_changes import schema_changes as schema_cha
 from omnigraph.engine.rows.export_form import end_columns, property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.write.change import receipt_of
+from omnigraph.engine.write.publish import receipt_of
 from omnigraph.language.catalog import EdgeType, check_type_names
 from omnigraph.language.query.row_filter import UNRESTRICTED, Visibility
 from omnigraph.storage.log.log import slot_path

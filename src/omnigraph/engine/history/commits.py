@@ -1,5 +1,7 @@
 """Branches and commits as users see them: branches are created, listed and deleted, commits listed and shown.
 
+All of it is in the log, so that no table is opened and no Lance is imported, but for a merge without counts.
+
 A fast-forward merge stores no counts, because it reads no data; they are computed from the difference to its first
 parent on request. A restricted reader gets the counts of the rows it sees. The protocol of branch names is in
 `storage.log.branches`; this module finds the fork point of a branch and holds it until the branch exists.
@@ -17,12 +19,9 @@ from msgspec import structs
 from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary, EntityCounts
 from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.history.changes import parent_of
-from omnigraph.engine.history.diff import deltas
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.change import RequestDigest, receipt_of
-from omnigraph.engine.write.publish import held_source
+from omnigraph.engine.write.publish import held_source, receipt_of
 from omnigraph.errors import BranchNotFoundError, ConflictError, HistoricalVersionReclaimedError, NotFoundError
 from omnigraph.storage.models import BranchRef, ChangeCounts, KeyUse
 
@@ -45,6 +44,9 @@ def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
     counts: dict[str, ChangeCounts] | None
     counts = {key: count for key, count in commit.changes.items() if count != ChangeCounts()}
     if (exact and commit.kind == "merge" and not commit.changes) or not state.visibility.is_unrestricted:
+        from omnigraph.engine.history.changes import parent_of
+        from omnigraph.engine.history.diff import deltas
+
         try:
             net = deltas(parent_of(state), state) if commit.parents else ()
             counts = {delta.pair.type.type_key: delta.counts for delta in net if len(delta)}
@@ -155,5 +157,9 @@ def delete_branch(
 
 def key_use(workspace: Workspace, key: str | None, actor: str | None, kind: str, *asked: str) -> KeyUse | None:
     """What a request leaves with the name of a branch. Under rules a key is its actor's."""
+    if key is None:
+        return None
+    from omnigraph.engine.write.change import RequestDigest
+
     whose = () if workspace.gate is None or actor is None else (actor,)
-    return None if key is None else KeyUse(key, RequestDigest(kind, *asked, *whose).text, actor)
+    return KeyUse(key, RequestDigest(kind, *asked, *whose).text, actor)

@@ -21,7 +21,8 @@ from omnigraph.engine.history.merge_plan import MergePlan, ThreeStates, plan_mer
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
-from omnigraph.engine.write.change import RequestDigest, receipt_of
+from omnigraph.engine.write.change import RequestDigest
+from omnigraph.engine.write.publish import receipt_of
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -35,7 +36,7 @@ from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.ref_generations import earlier_use
 from omnigraph.storage.models import KeyUse, LogEntry
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.staging import StagedTable
 
 _OUTCOME = "merge"
 

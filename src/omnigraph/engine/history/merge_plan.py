@@ -48,9 +48,8 @@ from omnigraph.errors import ConstraintRule, ResourceLimitError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.models import ChangeCounts, LogEntry, TableState
-from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.rows import row_ids_of
-from omnigraph.storage.tables.staging import NO_CHANGES
+from omnigraph.storage.tables.staging import NO_CHANGES, StagedTable
 
 
 def violations(receiver: WriteTxn, change: GraphChange, giving: Side) -> Iterator[Finding]:

@@ -30,11 +30,11 @@ from omnigraph.errors import (
 from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.cleanup_journal import Pin
-from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
+from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone, manifest_name
 from omnigraph.storage.objects import DELETED_AT_ONCE
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.files import FileKind, TableFile, deletable_files, leaf_folders, table_file
-from omnigraph.storage.tables.lance_errors import attached_version, manifest_name
+from omnigraph.storage.tables.lance_errors import attached_version
 
 _ENTRIES_AT_ONCE: Final = 256
 _CLOCK_TOLERANCE: Final = timedelta(hours=1)

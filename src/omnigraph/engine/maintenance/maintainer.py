@@ -26,8 +26,8 @@ from omnigraph.engine.observers import Progress
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.models import manifest_path
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.lance_errors import manifest_path
 from omnigraph.storage.tables.maintenance import TableCondition
 
 

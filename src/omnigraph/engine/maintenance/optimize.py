@@ -21,8 +21,7 @@ from omnigraph.engine.observers import Progress, Tally
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey, shape_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.change import receipt_of
-from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, receipt_of
 from omnigraph.errors import BadRequestError, ReadSetChangedError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean

@@ -40,8 +40,8 @@ from omnigraph.language.catalog import EdgeType, TableType
 from omnigraph.storage.identifiers import MAIN, new_ulid
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.files import AttachedHead, foreign_head
+from omnigraph.storage.tables.staging import StagedTable
 from omnigraph.storage.topology import TopologyFiles
 
 _DAMAGED: Final = "__manifest/damaged"

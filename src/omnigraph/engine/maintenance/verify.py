@@ -22,11 +22,10 @@ from omnigraph.engine.observers import Progress, Tally
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import IntegrityError, OmniGraphError
 from omnigraph.storage.log.log import slot_path
-from omnigraph.storage.models import BranchRef, LogEntry, ParentLink, TableState, Tombstone
+from omnigraph.storage.models import BranchRef, LogEntry, ParentLink, TableState, Tombstone, manifest_path
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import TableReader
 from omnigraph.storage.tables.files import DamagedFile, check_version
-from omnigraph.storage.tables.lance_errors import manifest_path
 from omnigraph.storage.topology import TopologyFiles
 
 _ENTRIES_AT_ONCE = 256

@@ -154,6 +154,8 @@ class Bindings:
 
     def slice(self, start: int, stop: int) -> Bindings:
         stop = min(stop, self.length)
+        if start <= 0 and stop == self.length:
+            return self
         return self._map(lambda column: column[start:stop], max(0, stop - start))
 
     def only(self, variables: Iterable[str]) -> Bindings:

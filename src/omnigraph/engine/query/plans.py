@@ -7,11 +7,13 @@ a plan is as deep as a query is long.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from omnigraph.engine.query.bindings import output_variable
+from omnigraph.engine.query.objects import output_schema
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction, MetaField
 from omnigraph.language.query.value_types import EntityType, is_scalar
@@ -80,6 +82,30 @@ class Step(NamedTuple):
     needed: Needed
     counts_only: bool = False
     limit: int | None = None
+
+
+class PreparedPlan:
+    """A plan with what follows from it alone. It is made once per compiled query and shared by all its runs."""
+
+    def __init__(self, plan: ir.ReadPlan) -> None:
+        root = plan.root
+        self.plan = plan
+        self.schema = output_schema(plan.columns)
+        self.stored_values = tuple(values_in(root))
+        below: ir.ReadOperator = root
+        if isinstance(root, ir.Project):
+            below, self.output = root.input, tuple(column.value for column in root.columns)
+        else:
+            self.output = tuple(ir.OutputValue(i, column.type) for i, column in enumerate(plan.columns))
+        self.rows = Step(below, reads(self.output))
+        """The operator whose rows become the columns of the result."""
+        limits = (operator for operator, _ in ir.plan_levels(root))
+        self.limits = tuple(each for each in limits if isinstance(each, ir.Limit | ir.BestNodes | ir.Fuse))
+
+    @cached_property
+    def named(self) -> tuple[ir.PropertyValue, ...]:
+        """The properties that the plan names, anywhere."""
+        return tuple(property_values(self.plan.root))
 
 
 def row_wise_input(step: Step) -> Step | None:

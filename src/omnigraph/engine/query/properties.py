@@ -91,6 +91,11 @@ def gathering_parts(
     `beside` is what a row needs besides these columns. With `kept`, earlier parts count against the budget, so that
     later ones are smaller.
     """
+    most_bytes = length * (beside + 1 + sum(column.values.nbytes for column in columns))
+    if length <= most_rows and most_bytes <= min(_GATHERED_BYTES, budget.available // _COPIES):
+        budget.check()
+        yield slice(0, max(1, length))
+        return
     fixed = [size for column in columns if (size := _fixed_bytes(column.values.type)) is not None]
     if len(fixed) == len(columns):
         yield from _equal_parts(beside + 1 + sum(fixed), length, budget, most_rows, kept=kept)
@@ -233,7 +238,7 @@ class _Slice(NamedTuple):
 
     def holds(self, rows: RowIds) -> bool:
         """Whether it has the values of all these rows, of which negative ones have none."""
-        return bool((self.space.contains(rows) | (rows < 0)).all())
+        return rows is self.space.rows or bool((self.space.contains(rows) | (rows < 0)).all())
 
 
 class Properties:
@@ -296,7 +301,8 @@ class Properties:
         try:
             read = by_row_id(table.read(columns, row_ids=True))
             space = RowSpace(row_ids_of(read))
-            slices = {name: _Slice(space, self._in_one(read, name)) for name in columns}
+            nbytes = read.nbytes
+            slices = {name: _Slice(space, self._in_one(read, name, nbytes)) for name in columns}
             self._budget.step(sum(slice_.values.nbytes for slice_ in slices.values()))
         except ResourceLimitError:
             self._too_large.update((table.key, name) for name in columns)
@@ -306,15 +312,17 @@ class Properties:
             self._whole[table.key, name] = slice_
         return True
 
-    def _in_one(self, read: pa.Table, name: str) -> pa.Array:
+    def _in_one(self, read: pa.Table, name: str, nbytes: int) -> pa.Array:
+        """A column of rows that were read and take so many bytes."""
         column = read.column(name)
-        self._budget.step(read.nbytes + (column.nbytes if column.num_chunks > 1 else 0))
+        self._budget.step(nbytes + (column.nbytes if column.num_chunks > 1 else 0))
         return one_array(column)
 
     def _keep(self, table: Table, variable: str, space: RowSpace, read: pa.Table, columns: Sequence[str]) -> None:
         """Only the newest partial read of a variable's column stays: rows move on, they seldom come back."""
+        nbytes = read.nbytes
         for name in columns:
-            key, values = (table.key, variable, name), self._in_one(read, name)
+            key, values = (table.key, variable, name), self._in_one(read, name, nbytes)
             if (old := self._partial.pop(key, None)) is not None:
                 self._budget.release(old.values.nbytes)
             self._budget.hold(values.nbytes)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ from omnigraph.engine.query.limits import (
 from omnigraph.engine.query.operators.pushdown import split_pushdown
 from omnigraph.engine.query.operators.scan import describe_memory_scan
 from omnigraph.engine.query.operators.stages import rows_to_find
-from omnigraph.engine.query.plans import property_values
+from omnigraph.engine.query.plans import PreparedPlan
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import OperatorProfile as MeasuredOperator
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
@@ -48,7 +49,7 @@ from omnigraph.language.query.compile import (
     describe_parameters,
 )
 from omnigraph.language.query.params import BoundValue, Host, bind_parameters
-from omnigraph.language.query.parser import first_word
+from omnigraph.language.query.parser import first_word, statement_refusal
 from omnigraph.language.query.row_filter import Visibility
 from omnigraph.language.query.value_types import I64, STRING
 
@@ -76,12 +77,16 @@ class ReadOptions:
 
 DEFAULT_OPTIONS = ReadOptions()
 
+_PREPARED: Final[WeakKeyDictionary[CompiledQuery, PreparedPlan]] = WeakKeyDictionary()
+_NOT_CANCELLED: Final = Cancellation()
+"""For all reads that nobody can cancel."""
+
 Asked: TypeAlias = tuple[str, str | None, Mapping[str, Any] | None]
 """The text of some queries, the name of one (None when there is only one), and its parameters."""
 
 
 def run_query(
-    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS
+    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions | None = None
 ) -> QueryResult:
     """The whole result."""
     return stream_query(snapshot, target, invocation, options).collect()
@@ -98,25 +103,27 @@ _PLAN_SCHEMA: Final = pa.schema(
 
 
 def stream_query(
-    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS
+    snapshot: Snapshot, target: ReadPoint, invocation: Asked, options: ReadOptions | None = None
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch. The rows of
     `explain query …` are the plan."""
-    plan, context = _prepare(snapshot, invocation, options)
+    options = options or DEFAULT_OPTIONS
+    prepared, context = _prepare(snapshot, invocation, options)
+    plan, commit_id = prepared.plan, snapshot.commit_id
     if first_word(invocation[0]) == _EXPLAIN:
         batches, profile = iter([_plan_batch(plan, context)]), MeasuredOperator(_EXPLAIN)
-        return QueryStream(plan.name, target, snapshot.commit_id, _PLAN_COLUMNS, _PLAN_SCHEMA, profile, batches)
-    run = ReadRun(plan, context)
-    batches = run.batches()
+        return QueryStream(plan.name, target, commit_id, _PLAN_COLUMNS, _PLAN_SCHEMA, profile, batches)
+    batches = ReadRun(prepared, context).batches()
     if options.cancellation is not None and options.returns_at_once:
         batches = _watch(batches, options.cancellation)
     columns, profile = plan.columns, context.profiler.root
-    return QueryStream(plan.name, target, snapshot.commit_id, columns, run.schema, profile, batches, context.budget)
+    return QueryStream(plan.name, target, commit_id, columns, prepared.schema, profile, batches, context.budget)
 
 
-def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
+def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions | None = None) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
-    plan, context = _prepare(snapshot, invocation, options)
+    prepared, context = _prepare(snapshot, invocation, options or DEFAULT_OPTIONS)
+    plan = prepared.plan
     estimates = _estimates(plan, context)
     lines = []
     for operator, depth in ir.plan_levels(plan.root):
@@ -169,40 +176,49 @@ def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
             yield f"neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"
 
 
-def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
+def profile_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions | None = None) -> OperatorProfile:
     """What each operator did. The rows are made to be measured, and dropped."""
-    rows = stream_query(snapshot, ReadPoint(snapshot.branch), invocation, replace(options, profile=True))
+    rows = stream_query(
+        snapshot, ReadPoint(snapshot.branch), invocation, replace(options or DEFAULT_OPTIONS, profile=True)
+    )
     for _ in rows:
         pass
     return rows.profile.report
 
 
-def _prepare(snapshot: Snapshot, invocation: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
+def _prepare(snapshot: Snapshot, invocation: Asked, options: ReadOptions) -> tuple[PreparedPlan, ReadContext]:
     source, name, params = invocation
     catalog = options.catalog or snapshot.catalog
-    plan = _find_query(snapshot, source, name, catalog).read_plan
+    prepared = _prepared_plan(_find_query(snapshot, source, name, catalog))
     visibility = snapshot.visibility if snapshot.visibility.is_unrestricted else snapshot.visibility.on(catalog)
-    named = () if visibility.is_unrestricted else tuple(property_values(plan.root))
+    named = () if visibility.is_unrestricted else prepared.named
     for value in named:  # sorting by a masked property, or counting where it is set, would reveal it
         if value.prop.name in visibility.of(value.owner).masked:
             raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
-    bound = bind_parameters(plan.parameters, params, now_millis=time.time_ns() // 1_000_000, host=options.host)
+    now_millis = time.time_ns() // 1_000_000
+    bound = bind_parameters(prepared.plan.parameters, params, now_millis=now_millis, host=options.host)
     context = context_of(snapshot, catalog, visibility, bound, options)
     context.named = named
-    for operator, _ in ir.plan_levels(plan.root):
-        if isinstance(operator, ir.Limit | ir.BestNodes | ir.Fuse):
-            rows_to_find(operator, context)  # a negative number is refused before anything is read
-    return plan, context
+    for operator in prepared.limits:
+        rows_to_find(operator, context)  # a negative number is refused before anything is read
+    return prepared, context
+
+
+def _prepared_plan(query: CompiledQuery) -> PreparedPlan:
+    """The plan of a query, prepared by its first run and kept for as long as the compiled query is."""
+    if (prepared := _PREPARED.get(query)) is None:
+        prepared = _PREPARED[query] = PreparedPlan(query.read_plan)
+    return prepared
 
 
 def _find_query(snapshot: Snapshot, source: str, name: str | None, catalog: Catalog) -> CompiledQuery:
     """The query of that name in a text, or the one that `explain` is about."""
-    limits = snapshot.resources.limits.query
-    if first_word(source) != _EXPLAIN:
-        return compile_queries(source, catalog, limits=limits).query(name)
-    explained = compile_text(source, catalog, limits=limits).explained
-    assert explained is not None, "the first word tells a statement"
-    return CompiledFile((explained,)).query(name)
+    compiled = compile_text(source, catalog, limits=snapshot.resources.limits.query)
+    if compiled.explained is not None:
+        return CompiledFile((compiled.explained,)).query(name)
+    if compiled.is_statement:
+        raise statement_refusal(source, None)
+    return compiled.query(name)
 
 
 def context_of(
@@ -213,7 +229,7 @@ def context_of(
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> ReadContext:
     """What the operators of one read share."""
-    cancellation = options.cancellation or Cancellation()
+    cancellation = options.cancellation or _NOT_CANCELLED
     budget = MemoryBudget(options.memory_bytes, cancellation)
     context = ReadContext(
         snapshot=snapshot,

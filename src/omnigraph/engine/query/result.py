@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +57,28 @@ class OperatorProfile:
         return self.report.lines(depth)
 
 
+class Measurement:
+    """One run of an operator. A class and not a generator: every operator of every query has one."""
+
+    __slots__ = ("_profiler", "entry", "parent", "requests", "started")
+
+    def __init__(self, profiler: Profiler, parent: OperatorProfile, entry: OperatorProfile, requests: int) -> None:
+        self._profiler = profiler
+        self.parent = parent
+        self.entry = entry
+        self.requests = requests
+        self.started = time.perf_counter()
+
+    def end(self) -> None:
+        self._profiler.end(self)
+
+    def __enter__(self) -> OperatorProfile:
+        return self.entry
+
+    def __exit__(self, *_: object) -> None:
+        self._profiler.end(self)
+
+
 class Profiler:
     """Builds the tree. An operator that runs again for the next piece of its input adds to its first entry."""
 
@@ -72,29 +93,29 @@ class Profiler:
         self._open = [self.root]
         self._known: dict[tuple[int, int], OperatorProfile] = {}
 
-    @contextmanager
-    def operator(self, plan: ReadOperator) -> Iterator[OperatorProfile]:
-        """The entry of an operator that runs now."""
+    def operator(self, plan: ReadOperator) -> Measurement:
+        """The measurement of an operator that runs now; it lasts until it is ended or its `with` block is left."""
         parent = self._open[-1]
         key = (id(parent), id(plan))
         entry = self._known.get(key)
         if entry is None:
             entry = self._known[key] = OperatorProfile(plan)
             parent.inputs.append(entry)
-        requests, started = self._requests(), time.perf_counter()
         self._open.append(entry)
-        try:
-            yield entry
-        finally:
-            self._open.pop()
-            seconds, requests = time.perf_counter() - started, self._requests() - requests
-            entry.seconds += seconds
-            entry.requests += requests
-            if parent is self.root:
-                # The query is the sequence of these: it takes what they take, and gives what the last one gives.
-                parent.rows = entry.rows
-                parent.seconds += seconds
-                parent.requests += requests
+        return Measurement(self, parent, entry, self._requests())
+
+    def end(self, measurement: Measurement) -> None:
+        """Add what was measured to the entry, which is the one that was opened last."""
+        self._open.pop()
+        parent, entry = measurement.parent, measurement.entry
+        seconds, requests = time.perf_counter() - measurement.started, self._requests() - measurement.requests
+        entry.seconds += seconds
+        entry.requests += requests
+        if parent is self.root:
+            # The query is the sequence of these: it takes what they take, and gives what the last one gives.
+            parent.rows = entry.rows
+            parent.seconds += seconds
+            parent.requests += requests
 
     def note(self, text: str) -> None:
         """Something worth knowing about the operator that runs now."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.query.bindings import Bindings, concatenate
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.objects import output_schema
 from omnigraph.engine.query.operators.aggregate import aggregate_rows
 from omnigraph.engine.query.operators.expand import expand
 from omnigraph.engine.query.operators.grouping import distinct_rows
@@ -37,11 +36,11 @@ from omnigraph.engine.query.operators.projection import project, sorted_rows
 from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import names_one_node, scan, scan_candidates, scan_union
 from omnigraph.engine.query.operators.stages import bind, no_rows, rows_to_find, take_limit, unwind
-from omnigraph.engine.query.operators.walks import expand_walk, path_expand
 from omnigraph.engine.query.plans import (
     Equality,
     Join,
     Needed,
+    PreparedPlan,
     Step,
     equality_of,
     input_below,
@@ -53,7 +52,7 @@ from omnigraph.engine.query.plans import (
     values_in,
     whole_input,
 )
-from omnigraph.engine.query.result import OperatorProfile
+from omnigraph.engine.query.result import Measurement
 from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.errors import ResourceLimitError
@@ -81,24 +80,19 @@ def run_rows(root: ir.ReadOperator, values: Sequence[ir.Value], context: ReadCon
 class ReadRun:
     """One execution of one plan."""
 
-    def __init__(self, plan: ir.ReadPlan, context: ReadContext) -> None:
-        self._plan = plan
+    def __init__(self, prepared: PreparedPlan, context: ReadContext) -> None:
+        self._prepared = prepared
         self._context = context
-        self.schema = output_schema(plan.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The result, a batch at a time, each made when it is asked for."""
-        root, context = self._plan.root, self._context
-        run = _Run(root, tuple(values_in(root)), context)
-        if isinstance(root, ir.Project):
-            below, values = root.input, [column.value for column in root.columns]
-        else:
-            below, values = root, [ir.OutputValue(i, column.type) for i, column in enumerate(self._plan.columns)]
-        for rows in run.pieces(Step(below, reads(values)), passing=True):
+        root, context, prepared = self._prepared.plan.root, self._context, self._prepared
+        run = _Run(root, prepared.stored_values, context)
+        for rows in run.pieces(prepared.rows, passing=True):
             context.budget.hold(rows.nbytes)
             shown = context.profiler.operator(root) if isinstance(root, ir.Project) else nullcontext()
             with shown as entry:
-                for batch in project(values, self.schema, rows, context):
+                for batch in project(prepared.output, prepared.schema, rows, context):
                     if entry is not None:
                         entry.rows += len(batch)
                     yield batch
@@ -124,20 +118,24 @@ class _Run:
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, counts_only: bool = False, limit: int | None = None
     ) -> Bindings:
         """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough."""
-        waiting: list[tuple[Step, ExitStack, OperatorProfile]] = []
+        running: list[tuple[Step, Measurement]] = []
         step: Step | None = Step(plan, frozenset(needed), counts_only, limit)
         rows: Bindings | None = None
-        with ExitStack() as unfinished:
+        try:
             while step is not None and (rows := self._leaf_rows.get(id(step.operator))) is None:
                 self._context.cancellation.check()
-                running = unfinished.enter_context(ExitStack())
-                waiting.append((step, running, running.enter_context(self._context.profiler.operator(step.operator))))
+                running.append((step, self._context.profiler.operator(step.operator)))
                 step = self._input(step)
-            for step, running, entry in reversed(waiting):
+            while running:
+                step, measured = running[-1]
                 rows = self._leaf(step) if rows is None else self._apply(step, rows)
                 self._context.budget.step(rows.nbytes)
-                entry.rows += rows.length
-                running.close()
+                measured.entry.rows += rows.length
+                measured.end()
+                running.pop()
+        finally:
+            for _, measured in reversed(running):
+                measured.end()
         assert rows is not None
         return rows
 
@@ -190,8 +188,12 @@ class _Run:
             case ir.Expand():
                 return expand(plan, rows, needed, step.counts_only, context)
             case ir.ExpandWalk():
+                from omnigraph.engine.query.operators.walks import expand_walk
+
                 return expand_walk(plan, rows, needed, step.counts_only, context)
             case ir.PathExpand():
+                from omnigraph.engine.query.operators.walks import path_expand
+
                 return concatenate(list(path_expand(plan, rows, needed, step.counts_only, context)))
             case ir.Filter():
                 return self._filter(plan, rows, step)
@@ -452,6 +454,8 @@ class _Run:
             parts = (piece for part in inputs for piece in self.pieces(part, limit=limit, passing=passing))
             yield from self._measure(plan, parts)
         elif isinstance(plan, ir.PathExpand):
+            from omnigraph.engine.query.operators.walks import path_expand
+
             below = row_wise_input(leaf)
             assert below is not None
             for rows in self.pieces(below, limit=limit, passing=passing, streams=False):

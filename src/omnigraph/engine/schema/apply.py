@@ -23,14 +23,14 @@ from omnigraph.engine.schema.step_effects import with_effects
 from omnigraph.engine.schema.table_changes import TableChange
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.change import RequestDigest, receipt_of
-from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.write.change import RequestDigest
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn, receipt_of
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.migration import Evolution, evolve
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import LogEntry, TableState
-from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.staging import StagedTable
 
 _KIND: Final = "schema_apply"
 _READ_AT_ONCE: Final = 256

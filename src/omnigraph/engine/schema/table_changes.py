@@ -26,10 +26,10 @@ from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.schema.migration import fresh_renames
 from omnigraph.storage.integer_sets import distinct, is_member
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.tables import StagedTable, Staging, Table
+from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import ROW_ADDRESS, RowIds, fragment_sizes, identifier, one_of, row_ids_of
-from omnigraph.storage.tables.staging import TableColumn
+from omnigraph.storage.tables.staging import StagedTable, Staging, TableColumn
 
 _SAMPLED_ROWS: Final = 1_000
 _ROWS_AT_ONCE: Final = 32_768

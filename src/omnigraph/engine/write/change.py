@@ -18,14 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.api.commits import CommitReceipt
 from omnigraph.engine.rows.columns import as_table_rows, rows_schema
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.integer_sets import distinct
-from omnigraph.storage.models import ChangeCounts, LogEntry, TableState
-from omnigraph.storage.tables import StagedTable, Staging
+from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.tables.staging import StagedTable, Staging
 
 StagingJob: TypeAlias = Callable[[TableState], StagedTable]
 
@@ -192,19 +190,6 @@ class GraphChange:
 
     def staging_jobs(self, staging: Staging) -> dict[str, StagingJob]:
         return {key: change.staging_job(staging) for key, change in sorted(self.by_type.items())}
-
-
-def receipt_of(entry: LogEntry) -> CommitReceipt:
-    parents = [parent.commit_id for parent in entry.commit.parents]
-    return CommitReceipt(
-        graph_commit_id=entry.commit.id,
-        graph_branch=None if entry.branch == MAIN else entry.branch,
-        graph_manifest_version=entry.version,
-        parent_commit_id=parents[0] if parents else None,
-        merged_parent_commit_id=parents[1] if len(parents) > 1 else None,
-        actor_id=entry.commit.actor,
-        created_at=entry.commit.authored_at,
-    )
 
 
 class RequestDigest:

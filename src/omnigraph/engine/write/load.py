@@ -46,7 +46,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
-from omnigraph.engine.write.change import GraphChange, Origin, RequestDigest, TypeChange, WrittenRows, receipt_of
+from omnigraph.engine.write.change import GraphChange, Origin, RequestDigest, TypeChange, WrittenRows
 from omnigraph.engine.write.constraints import (
     FinalImage,
     check_constraints,
@@ -56,6 +56,7 @@ from omnigraph.engine.write.constraints import (
     taken_id,
 )
 from omnigraph.engine.write.embedding import OnWriteVectors
+from omnigraph.engine.write.publish import receipt_of
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType

@@ -36,7 +36,7 @@ from omnigraph.engine.rows.kernels.typed_rows import RejectedRow, TypedRows, che
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.author_visibility import AuthorVisibility
-from omnigraph.engine.write.change import GraphChange, RequestDigest, TypeChange, receipt_of
+from omnigraph.engine.write.change import GraphChange, RequestDigest, TypeChange
 from omnigraph.engine.write.constraints import (
     FinalImage,
     check_constraints,
@@ -67,6 +67,7 @@ from omnigraph.engine.write.mutation_rows import (
     type_assigned,
     type_calculated,
 )
+from omnigraph.engine.write.publish import receipt_of
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import EdgeType, TableType
 from omnigraph.language.query import ir

@@ -19,7 +19,9 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.snapshot import Snapshot
@@ -36,7 +38,9 @@ from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros, versi
 from omnigraph.storage.log.write_guard import WriteAge
 from omnigraph.storage.log.writer_queue import QueueTicket
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables import StagedTable
+
+if TYPE_CHECKING:
+    from omnigraph.storage.tables.staging import StagedTable
 
 RETRY_SECONDS = 60.0
 """How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
@@ -142,6 +146,20 @@ class PublishedCommit:
     @property
     def version(self) -> int:
         return self.entry.version
+
+
+def receipt_of(entry: models.LogEntry) -> CommitReceipt:
+    """A commit as it is shown to others."""
+    parents = [parent.commit_id for parent in entry.commit.parents]
+    return CommitReceipt(
+        graph_commit_id=entry.commit.id,
+        graph_branch=None if entry.branch == MAIN else entry.branch,
+        graph_manifest_version=entry.version,
+        parent_commit_id=parents[0] if parents else None,
+        merged_parent_commit_id=parents[1] if len(parents) > 1 else None,
+        actor_id=entry.commit.actor,
+        created_at=entry.commit.authored_at,
+    )
 
 
 Prepare = Callable[[WriteTxn], PublishPlan]

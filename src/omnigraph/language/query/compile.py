@@ -8,7 +8,6 @@ and write, for lint, policy and the HTTP catalog; these sets contain every type 
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -349,7 +348,7 @@ class CompiledFile:
         return self.queries[0]
 
 
-_Key: TypeAlias = tuple[str | None, bytes, str, QueryLimits]
+_Key: TypeAlias = tuple[str | None, str, str, QueryLimits]
 
 
 class _RecentlyUsed:
@@ -410,7 +409,7 @@ def compile_text(
     text: str, catalog: Catalog, path: str | None = None, limits: QueryLimits = DEFAULT_LIMITS
 ) -> CompiledFile:
     """As `compile_queries`, of a text that may be a statement."""
-    key = (path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), catalog.digest, limits)
+    key = (path, text, catalog.digest, limits)
     compiled = _cache.get(key)
     if compiled is None:
         source = SourceText(text, path)

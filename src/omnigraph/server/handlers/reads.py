@@ -51,7 +51,7 @@ from omnigraph.engine.query.visibility import count_entities as count_entities_o
 from omnigraph.engine.query.visibility import listing, read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.statements import branch_rows, is_branch_list
-from omnigraph.engine.write.change import receipt_of
+from omnigraph.engine.write.publish import receipt_of
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError, EntityNotFoundError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.dependents import Dependent, breakages, stored_queries

@@ -21,9 +21,8 @@ from typing import Final
 
 from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.models import LogEntry
+from omnigraph.storage.models import LogEntry, manifest_path, reclaimed_error
 from omnigraph.storage.objects import Objects, StoredObject
-from omnigraph.storage.tables.lance_errors import manifest_path, reclaimed_error
 
 JOURNAL_FOLDER: Final = "__manifest/reclaims"
 _TAKEN: Final = ".taken"

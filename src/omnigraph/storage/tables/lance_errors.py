@@ -16,7 +16,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from omnigraph.errors import (
-    HistoricalVersionReclaimedError,
     IntegrityError,
     OmniGraphError,
     StorageError,
@@ -24,7 +23,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.local_disk import reason_of, storage_failure
 from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
+from omnigraph.storage.models import TableState, manifest_name, manifest_path, reclaimed_error
 from omnigraph.storage.objects import Objects
 
 LANCE_ERRORS: Final = (OSError, ValueError, RuntimeError, pa.ArrowException)
@@ -133,23 +132,6 @@ def damaged_files(state: TableState, dataset: Any, sizes_by_name: Mapping[str, i
             yield name, f"is cut short: {stored_size} bytes of {size or 'a few more'} are left"
         elif size is not None and stored_size > size and name.startswith("data/"):
             yield name, f"was changed: it has {stored_size} bytes, and had {size}"
-
-
-def reclaimed_error(state: TableState) -> HistoricalVersionReclaimedError:
-    return HistoricalVersionReclaimedError(
-        state.version,
-        f"version {state.version} of table {state.path} is no longer in the store: "
-        "it was reclaimed by cleanup or removed by another tool",
-    )
-
-
-def manifest_name(number: int) -> str:
-    """Attached versions are named so that the newest sorts first, detached ones by their number."""
-    return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
-
-
-def manifest_path(state: TableState) -> str:
-    return f"{state.path}/_versions/{manifest_name(state.number)}"
 
 
 def attached_version(name: str) -> int | None:

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from omnigraph.errors import IntegrityError
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.lance_errors import manifest_path, translate_errors
+from omnigraph.storage.models import TableState, manifest_path
+from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.rows import Table
 
 _DIGEST_BYTES: Final = 16

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from copy import copy
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -22,10 +21,10 @@ from numpy.typing import NDArray
 from omnigraph.errors import IntegrityError
 from omnigraph.storage.integer_sets import is_ascending, is_member
 from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
+from omnigraph.storage.models import TableState, manifest_name
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
-from omnigraph.storage.tables.lance_errors import manifest_name, stored_files, translate_errors
+from omnigraph.storage.tables.lance_errors import stored_files, translate_errors
 from omnigraph.storage.tables.memory.addresses import RowAddresses
 
 
@@ -90,8 +89,8 @@ class Table:
     def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
         raising."""
-        table = copy(self)
-        table._watch, table._origin = watch, self._origin or self
+        table = Table(self.state, self._dataset, self._location)
+        table.__dict__.update(self.__dict__, _watch=watch, _origin=self._origin or self)
         return table
 
     @cached_property
@@ -389,7 +388,9 @@ def fragment_bytes(metadata: Any) -> int:
 
 def row_ids_of(rows: pa.Table) -> RowIds:
     """The row ids of rows that were read with them."""
-    ids: RowIds = rows.column(ROW_ID).combine_chunks().to_numpy(zero_copy_only=False).view(np.int64)
+    column = rows.column(ROW_ID)
+    one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    ids: RowIds = one.to_numpy(zero_copy_only=False).view(np.int64)
     return ids
 
 

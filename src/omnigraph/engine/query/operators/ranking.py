@@ -12,8 +12,6 @@ from omnigraph.engine.query.bindings import Bindings, Indices, concatenate, memb
 from omnigraph.engine.query.context import NodeScores, ReadContext
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.engine.query.search.ranked_rows import DEFAULT_FUSION_K, Candidates, RankedRows, fuse_ranks
-from omnigraph.engine.query.search.text import bm25, text_match
-from omnigraph.engine.query.search.vectors import nearest
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import distinct, factorize
@@ -25,6 +23,8 @@ _NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
 
 def matching_rows(predicate: ir.TextMatch, candidates: Candidates, context: ReadContext) -> RowIds:
     """Row ids, ascending, of the candidates whose text matches."""
+    from omnigraph.engine.query.search.text import text_match  # imported by searches alone: most queries have none
+
     field, text = _of_one_type(predicate.field), context.constant(predicate.query)
     if text is None or not context.has_column(field):
         return np.empty(0, np.int64)
@@ -43,8 +43,12 @@ def ranked_nodes(
         return _NO_ROWS
     table, prop = context.table(field.owner), field.prop
     if isinstance(rank, ir.Bm25Rank):
+        from omnigraph.engine.query.search.text import bm25
+
         visible = context.visible_rows(field.owner)
         return bm25(table, prop.column, str(query), candidates, keep, visible, budget=context.budget)
+    from omnigraph.engine.query.search.vectors import nearest
+
     vector = context.query_vectors.get(rank)
     if vector is None:
         if isinstance(query, str):
