@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,9 +22,10 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables import rows as table_rows
 from omnigraph.storage.tables.memory.addresses import NOWHERE
 from omnigraph.storage.tables.memory.deletions import decode_bitmap
-from omnigraph.storage.tables.rows import ROW_ADDRESS, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, row_ids_of
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 KEY = "node:Thing"
@@ -98,6 +100,39 @@ def test_addresses_are_those_of_a_scan_through_any_history(sequence: list[tuple[
         for number, (kind, what) in enumerate(sequence):
             state = step(root, state, kind, what, 100 * (number + 1))
             check(root.reader.open(state))
+        root.close()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps, st.randoms(use_true_random=False), st.sampled_from([(256, 4), (0, 0), (256, 0)]))
+def test_rows_are_read_by_address_in_any_order_and_number(
+    sequence: list[tuple[str, Any]], random: Random, singly: tuple[int, int]
+) -> None:
+    """From each fragment alone, and in one scan of the rows; both ways give what a scan of the table gives."""
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_rows, "_TAKEN_SINGLY", singly[0])
+        patch.setattr(table_rows, "_FRAGMENTS_TAKEN_SINGLY", singly[1])
+        patch.setattr(table_rows, "_TAKEN_SHARE", 0)
+        root = create_root(Location.parse(f"{directory}/g"), {KEY: SCHEMA})
+        state = root.create_table(KEY, SCHEMA)
+        for number, (kind, what) in enumerate([("append", 12), *sequence]):
+            state = step(root, state, kind, what, 100 * number)
+        table = root.reader.open(state)
+        rows = table.read(["id", "n"], row_ids=True)
+        stored = dict(zip(rows.column(ROW_ID).to_pylist(), rows.select(["id", "n"]).to_pylist(), strict=True))
+        chosen = random.choices(list(stored), k=random.randrange(30)) if stored else []
+        wanted = np.array(chosen, np.int64)
+        assert table.take(wanted, ["id", "n"]).to_pylist() == [stored[row_id] for row_id in chosen]
+        assert table.take(wanted, []).num_rows == len(chosen)
+        asked = np.array(random.sample(range(200), 20), np.int64)
+        for condition in (None, "n = 1"):
+            selected = table.select(asked, ["id", "n"], filter=condition)
+            passing = {i: stored[i] for i in asked.tolist() if i in stored and (not condition or stored[i]["n"] == 1)}
+            by_row_id = zip(row_ids_of(selected).tolist(), selected.select(["id", "n"]).to_pylist(), strict=True)
+            assert dict(by_row_id) == passing
+        if len(asked) > len(stored):
+            with pytest.raises(IntegrityError, match="lacks rows that it numbered itself"):
+                table.take(asked, ["n"])
         root.close()
 
 

@@ -16,16 +16,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance.dataset import serialize_row_addrs
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
-from omnigraph.storage.integer_sets import is_ascending, is_member
+from omnigraph.storage.integer_sets import distinct, factorize, find_positions, is_ascending, is_member
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState, manifest_name
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
 from omnigraph.storage.tables.lance_errors import stored_files, translate_errors
-from omnigraph.storage.tables.memory.addresses import RowAddresses
+from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, RowAddresses
 
 
 def string_literal(text: str) -> str:
@@ -73,6 +74,13 @@ _TAKEN_SHARE: Final = 16
 # Bytes per batch for a reader that watches, of rows that can have any size.
 _WATCHED_BATCH_BYTES: Final = 4 << 20
 _FIRST_TAKEN: Final = 64
+# Rows for one scan: their ids are listed for it.
+_MOST_TAKEN: Final = 1 << 18
+# Up to so many rows of so few fragments are taken from each fragment, which plans nothing.
+_TAKEN_SINGLY: Final = 256
+_FRAGMENTS_TAKEN_SINGLY: Final = 4
+# With more columns planning a scan costs more than taking rows one by one.
+_PLANNED_COLUMNS: Final = 50
 _INT32_OFFSETS: Final = 1 << 31
 
 
@@ -281,8 +289,6 @@ class Table:
             self._take(row_ids, list(columns[start : start + WIDE_COLUMNS]))
             for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
         ]
-        if any(part.num_rows != len(row_ids) for part in parts):
-            raise IntegrityError(self.state.path, f"version {self.state.version} lacks rows that it numbered itself")
         if len(parts) == 1:
             return parts[0]
         schema = pa.schema([field for part in parts for field in part.schema])
@@ -290,23 +296,89 @@ class Table:
 
     def _take(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
         """For a reader who watches, rows of unknown size are taken a few at first, and as many as fit a batch then."""
-        wanted = pa.array(np.ascontiguousarray(row_ids, np.int64).view(np.uint64))
-        size = _FIRST_TAKEN if self._must_measure(columns) else len(wanted)
+        size = _FIRST_TAKEN if self._must_measure(columns) else _MOST_TAKEN
         parts: list[pa.Table] = []
         start = nbytes = 0
-        while not parts or start < len(wanted):
+        while not parts or start < len(row_ids):
             self._tell(nbytes)
-            with self.reading():
-                parts.append(self._dataset._take_rows(wanted[start : start + size], columns=columns))
+            parts.append(self._take_part(np.ascontiguousarray(row_ids[start : start + size], np.int64), columns))
             start, nbytes = start + size, nbytes + parts[-1].nbytes
-            if start < len(wanted):
-                size = max(1, min(len(wanted) - start, start * _WATCHED_BATCH_BYTES // max(1, nbytes)))
+            if start < len(row_ids) and self._must_measure(columns):
+                size = max(1, min(len(row_ids) - start, start * _WATCHED_BATCH_BYTES // max(1, nbytes), _MOST_TAKEN))
         self._tell(nbytes)
         return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
 
     def _tell(self, nbytes: int) -> None:
         if self._watch is not None:
             self._watch(nbytes)
+
+    def _take_part(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
+        """By address, because Lance would build an index of all row ids to find a few: a few rows from their fragments
+        each, more rows in one scan of nothing else."""
+        if not len(row_ids):
+            return self._no_rows(columns, row_ids=False)
+        addresses = self._addresses_of(row_ids)
+        if self._is_taken_singly(addresses, columns):
+            return self._take_from_fragments(addresses, columns)
+        rows = self._scan_rows(row_ids, addresses, columns)
+        scanned = row_ids_of(rows)
+        if not np.array_equal(scanned, row_ids):
+            order = np.argsort(scanned, kind="stable")
+            positions, is_here = find_positions(scanned[order], row_ids)
+            if not is_here.all():
+                raise self._lacks_rows()
+            rows = rows.take(pa.array(order[positions]))
+        return rows.select(columns)
+
+    def _addresses_of(self, row_ids: RowIds) -> RowIds:
+        """An object store is not asked for deletion files of our own accord: Lance reads them, and leaves out rows that
+        do not exist."""
+        addresses = self.addresses.addresses(row_ids, live=not self._location.is_local)
+        if (addresses == NOWHERE).any():
+            raise self._lacks_rows()
+        return addresses
+
+    def _lacks_rows(self) -> IntegrityError:
+        return IntegrityError(self.state.path, f"version {self.state.version} lacks rows that it numbered itself")
+
+    def _is_taken_singly(self, addresses: RowIds, columns: Sequence[str]) -> bool:
+        if not columns or ROW_ADDRESS in columns:
+            return False
+        if len(columns) > _PLANNED_COLUMNS and len(addresses) <= TAKEN_ROWS:
+            return True
+        if len(addresses) > _TAKEN_SINGLY:
+            return False
+        fragments = [self.addresses.by_id[number] for number in distinct(addresses >> OFFSET_BITS).tolist()]
+        may_rank = self._location.is_local or not any(fragment.deletion_count for fragment in fragments)
+        return may_rank and len(fragments) <= _FRAGMENTS_TAKEN_SINGLY
+
+    def _take_from_fragments(self, addresses: RowIds, columns: list[str]) -> pa.Table:
+        wanted, _, order = factorize(addresses)
+        parts = []
+        for number in distinct(wanted >> OFFSET_BITS).tolist():
+            offsets = wanted[wanted >> OFFSET_BITS == number] & OFFSET_MASK
+            ranks = self.addresses.by_id[number].ranks(offsets)
+            with self.reading():
+                parts.append(self._dataset.get_fragment(number).take(ranks.tolist(), columns=columns))
+        rows = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+        return rows if is_ascending(order) else rows.take(pa.array(order))
+
+    def _scan_rows(
+        self, row_ids: RowIds, addresses: RowIds, columns: Sequence[str], filter: str | None = None
+    ) -> pa.Table:
+        """Of these rows those that exist and pass the filter, with `ROW_ID`."""
+        fragments = self._fragments_among(distinct(np.sort(addresses >> OFFSET_BITS)).tolist())
+        with self.reading():
+            return self._dataset.scanner(
+                columns=list(columns),
+                filter=filter,
+                fragments=fragments,
+                with_row_id=True,
+                row_addr_allowlist=serialize_row_addrs(row_ids.tolist()),
+                # Else Lance reads the columns of the rows that pass by row id.
+                late_materialization=False,
+                use_scalar_index=False,
+            ).to_table()
 
     def select(self, row_ids: RowIds, columns: Sequence[str], *, filter: str | None = None) -> pa.Table:
         """Of the rows with these distinct ids those that exist and pass `filter`, with `ROW_ID`, in any order."""
@@ -315,20 +387,23 @@ class Table:
         if row_ids.size * _TAKEN_SHARE > self.state.rows:
             rows = self.read(columns, filter=filter, row_ids=True)
             return rows.filter(pa.array(is_member(row_ids_of(rows), row_ids)))
-        if filter is None:
+        addresses = self.addresses.addresses(row_ids, live=not self._location.is_local)
+        exists = addresses != NOWHERE
+        row_ids, addresses = row_ids[exists], addresses[exists]
+        if not len(row_ids):
+            return self._no_rows(columns, row_ids=True)
+        if filter is None and self._is_taken_singly(addresses, columns):
             rows = self._take(row_ids, list(columns))
-            # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
-            if rows.num_rows == row_ids.size:
-                return rows.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))
-        listed = f"{ROW_ID} IN ({', '.join(map(str, row_ids.tolist()))})"
-        return self.read(columns, filter=listed if filter is None else f"{listed} AND ({filter})", row_ids=True)
+            return rows.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))
+        return self._scan_rows(row_ids, addresses, columns, filter)
 
     def blobs(self, column: str, row_ids: Sequence[int] | RowIds) -> list[BlobContent]:
         """The managed blobs of these rows, in this order; every row must have one. Content is read when asked for."""
         if not len(row_ids):
             return []
+        addresses = self._addresses_of(np.asarray(row_ids, np.int64))
         with self.reading():
-            files = self._dataset.take_blobs(column, ids=[int(row_id) for row_id in row_ids])
+            files = self._dataset.take_blobs(column, addresses=addresses.tolist())
         blobs = [BlobContent(file, self.reading) for file in files]
         # Lance reads without end where a damaged descriptor says so. Most blobs are too small to be worth a look.
         if (size := max(map(len, blobs))) >= _LARGE_BLOB_BYTES:

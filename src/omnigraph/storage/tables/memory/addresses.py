@@ -22,6 +22,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.tables.memory.deletions import Offsets, read_deletions
 
 OFFSET_BITS: Final = 32
+OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
 NOWHERE: Final = -1
 """The address of a row that a version does not have."""
 
