@@ -101,6 +101,10 @@ class Table:
         table.__dict__.update(self.__dict__, _watch=watch, _origin=self._origin or self)
         return table
 
+    @property
+    def is_local(self) -> bool:
+        return self._location.is_local
+
     @cached_property
     def uri(self) -> str:
         return self._location.child(self.state.path)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from omnigraph.errors import IntegrityError, ResourceLimitError
 from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.integer_sets import is_ascending
-from omnigraph.storage.tables.memory.addresses import OFFSET_BITS, FragmentRows
+from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, FragmentRows
 from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds, Table, wide_type
 
@@ -156,12 +156,13 @@ class ColumnMemory(ByteBoundCache[Any]):
     # Some rows
 
     def take(self, table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table | None:
-        """Columns of the rows with these ids, in this order; None when they are not in memory. An id that the version
-        does not have is left out, as Lance does."""
+        """Columns of the rows with these ids, in this order; None when they are not in memory, or the version does not
+        have all of these rows."""
         if not columns or not self.earn(table, columns, len(row_ids)):
             return None
-        addresses = table.addresses.addresses(row_ids)
-        addresses = addresses[addresses >= 0]
+        addresses = table.addresses.addresses(row_ids, live=not table.is_local)
+        if (addresses == NOWHERE).any():
+            return None
         arrays = {name: self.at(table, addresses, name) for name in columns}
         if any(array is None for array in arrays.values()):
             return None
@@ -171,7 +172,7 @@ class ColumnMemory(ByteBoundCache[Any]):
     def at(self, table: Table, addresses: NDArray[np.int64], name: str) -> pa.Array | None:
         """The values of a column at some row addresses; None when a fragment of them is not in memory."""
         fragments = addresses >> OFFSET_BITS
-        offsets = addresses & ((1 << OFFSET_BITS) - 1)
+        offsets = addresses & OFFSET_MASK
         by_id = table.addresses.by_id
         if len(addresses) and (fragments == fragments[0]).all():
             part = self.get(column_key(table, by_id[int(fragments[0])], name))
