@@ -188,7 +188,7 @@ class _Run:
         plan, needed, context = step.operator, step.needed, self._context
         match plan:
             case ir.Expand():
-                return expand(plan, rows, needed, step.counts_only, context)
+                return expand(plan, rows, needed, step.counts_only, context, step.values)
             case ir.ExpandWalk():
                 return expand_walk(plan, rows, needed, step.counts_only, context)
             case ir.PathExpand():
