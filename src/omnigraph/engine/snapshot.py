@@ -6,9 +6,11 @@ and never changes; it reads the same rows for as long as cleanup keeps its versi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from typing import Final, Self
 
 import pyarrow as pa
@@ -22,6 +24,9 @@ from omnigraph.language.query.row_filter import Visibility
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
+
+_WORD: Final = re.compile(r"\w+")
+_OPENED_AHEAD: Final = 8
 
 INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
 """The storage format as servers report it."""
@@ -129,6 +134,16 @@ class Snapshot:
         if same is None:
             raise BadRequestError(f"type '{type_.type_key}' does not exist at this snapshot (commit {self.commit_id})")
         return self._state(same.type_key)
+
+    def open_ahead(self, text: str) -> None:
+        """Open the tables of the node types that the text of a query names, while its schema is being read. For a store
+        behind a network: the query then waits for all of them at once. What fails here fails again where it counts."""
+        if self.root.location.is_local:
+            return
+        words = set(_WORD.findall(text))
+        named = (key for key in self.entry.tables if key.startswith("node:") and key.removeprefix("node:") in words)
+        for type_key in islice(named, _OPENED_AHEAD):
+            self.root.in_background(partial(self.root.reader.open, self.entry.tables[type_key]))
 
     def count(self, type_key: str, filter: str | None = None) -> int:
         self.refuse_restricted("counting rows of a table")

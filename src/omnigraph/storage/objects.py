@@ -9,7 +9,8 @@ from __future__ import annotations
 import os.path
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,10 @@ from omnigraph.storage.location import Location
 
 DELETED_AT_ONCE: Final = 1_000
 """How many objects a store deletes with one request."""
+
+_PART_BYTES: Final = 8 << 20
+"""Larger objects are read in parts of this size, several at once."""
+_PARTS_AT_ONCE: Final = 12
 
 _KINDS: Final[tuple[tuple[StorageErrorKind, tuple[type[Exception], ...]], ...]] = (
     (StorageErrorKind.CONFIGURATION, (oops.PermissionDeniedError, oops.UnauthenticatedError, oops.NotSupportedError)),
@@ -67,6 +72,8 @@ class Objects:
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
         self._deleting = threading.Lock()
+        # Its threads only ever wait for the store, so whoever waits for them gets an answer.
+        self._part_readers = ThreadPoolExecutor(_PARTS_AT_ONCE, thread_name_prefix="omnigraph-parts")
 
     @property
     def counts(self) -> dict[str, int]:
@@ -88,6 +95,41 @@ class Objects:
             except (FileNotFoundError, oops.NotFoundError) as error:
                 if "NoSuchBucket" in str(error):
                     raise
+                return None
+
+    def read_all(self, sizes: Mapping[str, int]) -> dict[str, bytes | None]:
+        """Several objects of known sizes, all at once. None for one that is missing or has another size."""
+        parts = [
+            self._part_readers.submit(self._read_part, path, size, start)
+            for path, size in sizes.items()
+            for start in range(0, max(size, 1), _PART_BYTES)
+        ]
+        found: dict[str, bytes | None] = {}
+        remaining = iter(parts)
+        for path, size in sizes.items():
+            own = [next(remaining).result() for _ in range(0, max(size, 1), _PART_BYTES)]
+            whole = None if None in own else own[0] if len(own) == 1 else b"".join(part or b"" for part in own)
+            found[path] = whole if whole is not None and len(whole) == size else None
+        return found
+
+    def _read_part(self, path: str, size: int, start: int) -> bytes | None:
+        if size <= _PART_BYTES:
+            return self.get(path)
+        try:
+            with self._request("get", path):
+                return bytes(obstore.get_range(self._store, path, start=start, end=min(start + _PART_BYTES, size)))
+        except StorageError as error:
+            # A range behind the end of an object is refused in many ways.
+            if error.kind is StorageErrorKind.NOT_FOUND or self.size(path) != size:
+                return None
+            raise
+
+    def size(self, path: str) -> int | None:
+        """The size of an object, None when it does not exist."""
+        with self._request("get", path):
+            try:
+                return int(obstore.head(self._store, path)["size"])
+            except (FileNotFoundError, oops.NotFoundError):
                 return None
 
     def exists(self, path: str) -> bool:

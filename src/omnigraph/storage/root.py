@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import IntegrityError
+from omnigraph.errors import IntegrityError, OmniGraphError
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external_objects import ExternalObjects
@@ -27,6 +27,7 @@ from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import FORMAT_VERSION, GraphIdentity, SchemaDocument, TableState, decode, encode
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables import Staging, TableReader
+from omnigraph.storage.tables.lance_errors import LANCE_ERRORS
 from omnigraph.storage.tables.maintenance import TableMaintenance
 
 _REMEMBERED_SCHEMAS = 64
@@ -58,6 +59,16 @@ class GraphRoot(LogRoot):
     def close(self) -> None:
         self._closing.close()
         super().close()
+
+    def in_background(self, read: Callable[[], object]) -> None:
+        """Read something before it is needed. Nobody learns of a failure: the one who needs it reads it again."""
+
+        def attempt() -> None:
+            with contextlib.suppress(OmniGraphError, *LANCE_ERRORS):
+                read()
+
+        with contextlib.suppress(RuntimeError):  # the handle is closing
+            self.workers.submit(attempt)
 
     def schema(self, digest: str) -> SchemaDocument:
         """An accepted schema by its digest. Content-addressed, so it is remembered without a check."""

@@ -34,6 +34,7 @@ from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
+from omnigraph.engine.query.traversal.neighbours import fetch_topologies
 from omnigraph.engine.query.value_columns import BoundValues
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import PolicyError
@@ -101,10 +102,14 @@ def stream_query(
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch. The rows of
     `explain query …` are the plan."""
+    explains = first_word(invocation[0]) == _EXPLAIN
+    if not explains:
+        snapshot.open_ahead(invocation[0])
     plan, context = _prepare(snapshot, invocation, options)
-    if first_word(invocation[0]) == _EXPLAIN:
+    if explains:
         batches, profile = iter([_plan_batch(plan, context)]), MeasuredOperator(_EXPLAIN)
         return QueryStream(plan.name, target, snapshot.commit_id, _PLAN_COLUMNS, _PLAN_SCHEMA, profile, batches)
+    fetch_topologies(plan.root, context)
     run = ReadRun(plan, context)
     batches = run.batches()
     if options.cancellation is not None and options.returns_at_once:

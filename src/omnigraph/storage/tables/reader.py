@@ -104,19 +104,35 @@ class TableReader:
         self._open: OrderedDict[str, OrderedDict[str, Table]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
+        self._opening: dict[tuple[str, str], threading.Lock] = {}
 
     @property
     def storage_options(self) -> dict[str, str] | None:
         return dict(self.location.options) or None
 
     def open(self, state: TableState) -> Table:
+        """The version; threads that ask for it at the same time share one request."""
+        if (table := self._peek(state)) is not None:
+            return table
+        place = state.path, state.version
+        with self._lock:
+            opening = self._opening.setdefault(place, threading.Lock())
+        try:
+            with opening:
+                table = self._peek(state)
+                return self.keep(self._load(state)) if table is None else table
+        finally:
+            with self._lock:
+                self._opening.pop(place, None)
+
+    def _peek(self, state: TableState) -> Table | None:
         with self._lock:
             versions = self._open.get(state.path)
-            if versions is not None and (table := versions.get(state.version)) is not None:
+            table = None if versions is None else versions.get(state.version)
+            if versions is not None and table is not None:
                 versions.move_to_end(state.version)
                 self._open.move_to_end(state.path)
-                return table
-        return self.keep(self._load(state))
+            return table
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""
