@@ -114,7 +114,7 @@ class Snapshot:
         return sorted(self.entry.tables)
 
     def table(self, type_key: str) -> Table:
-        return self.root.reader.open(self._state(type_key))
+        return self.root.reader.open_to_read(self._state(type_key))
 
     def _state(self, type_key: str) -> TableState:
         state = self.entry.tables.get(type_key)
@@ -123,7 +123,7 @@ class Snapshot:
         return state
 
     def table_of(self, type_: TableType) -> Table:
-        return self.root.reader.open(self.state_of(type_))
+        return self.root.reader.open_to_read(self.state_of(type_))
 
     def state_of(self, type_: TableType) -> TableState:
         """The table of a catalog type, found by identity: a later rename still finds the data of its type."""
@@ -143,7 +143,7 @@ class Snapshot:
         words = set(_WORD.findall(text))
         named = (key for key in self.entry.tables if key.startswith("node:") and key.removeprefix("node:") in words)
         for type_key in islice(named, _OPENED_AHEAD):
-            self.root.in_background(partial(self.root.reader.open, self.entry.tables[type_key]))
+            self.root.in_background(partial(self.root.reader.open_to_read, self.entry.tables[type_key]))
 
     def count(self, type_key: str, filter: str | None = None) -> int:
         self.refuse_restricted("counting rows of a table")

@@ -20,6 +20,7 @@ import obstore
 from obstore import exceptions as oops
 
 from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
+from omnigraph.storage.disk.disk_cache import CachedFiles
 from omnigraph.storage.local_disk import LocalDisk, reason_of, storage_failure
 from omnigraph.storage.location import Location
 
@@ -62,6 +63,8 @@ class Objects:
             raise NotFoundError(f"there is no graph at '{location.uri}': no such directory")
         self.location = location
         self.interceptor: Interceptor | None = None
+        self.cache: CachedFiles | None = None
+        """Files of the graph on this machine, once it is known which graph it is."""
         try:
             self._store = location.open_store()
         except oops.GenericError as error:
@@ -104,13 +107,21 @@ class Objects:
             for path, size in sizes.items()
             for start in range(0, max(size, 1), _PART_BYTES)
         ]
-        found: dict[str, bytes | None] = {}
+        contents: dict[str, bytes | None] = {}
         remaining = iter(parts)
         for path, size in sizes.items():
             own = [next(remaining).result() for _ in range(0, max(size, 1), _PART_BYTES)]
             whole = None if None in own else own[0] if len(own) == 1 else b"".join(part or b"" for part in own)
-            found[path] = whole if whole is not None and len(whole) == size else None
-        return found
+            contents[path] = whole if whole is not None and len(whole) == size else None
+        return contents
+
+    def read_in_parts(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of an object, some megabytes at a time. Fewer bytes when it is missing or shorter."""
+        for start in range(0, max(size, 1), _PART_BYTES):
+            part = self._read_part(path, size, start)
+            if part is None:
+                return
+            yield part
 
     def _read_part(self, path: str, size: int, start: int) -> bytes | None:
         if size <= _PART_BYTES:

@@ -122,9 +122,18 @@ class TopologyFiles:
             self._objects.put(f"{folder}/{_DESCRIPTION}", encode(description.with_checksum()))
 
     def describe(self, folder: str) -> TopologyDescription | None:
-        data = self._objects.get(f"{folder}/{_DESCRIPTION}")
+        path, cache = f"{folder}/{_DESCRIPTION}", self._objects.cache
+        data = None if cache is None else cache.read(path)
+        if cache is not None and data is not None:
+            if (description := _parse_description(data)) is not None:
+                return description
+            cache.discard(path)
+        data = self._objects.get(path)
         # A description that is damaged, or of another version of OmniGraph, means a new build.
-        return None if data is None else _parse_description(data)
+        description = None if data is None else _parse_description(data)
+        if cache is not None and data is not None and description is not None:
+            cache.keep(path, data)
+        return description
 
     def arrays(self, folder: str, description: TopologyDescription) -> dict[str, NDArray[Any]] | None:
         """The arrays, memory-mapped where they are on a disk. None when one is missing or damaged."""
@@ -171,19 +180,36 @@ class TopologyFiles:
         """The arrays that have files, all read at once; None for one that is missing or damaged."""
         paths = {stored: f"{folder}/{stored.file}" for stored in description.files}
         if self._objects.location.is_local:
-            return {stored: _checked(stored, self._map(path, stored)) for stored, path in paths.items()}
-        contents = self._objects.read_all({path: stored.nbytes for stored, path in paths.items()})
-        arrays: dict[StoredArray, NDArray[Any] | None] = {}
-        for stored, path in paths.items():
+            return {stored: _verify(stored, self._map(path, stored)) for stored, path in paths.items()}
+        arrays = {stored: self._map_cached(path, stored) for stored, path in paths.items()}
+        missing = {path: stored for stored, path in paths.items() if arrays[stored] is None}
+        contents = self._objects.read_all({path: stored.nbytes for path, stored in missing.items()})
+        for path, stored in missing.items():
             data = contents[path]
-            arrays[stored] = None if data is None else _checked(stored, np.frombuffer(data, stored.dtype))
+            arrays[stored] = None if data is None else _verify(stored, np.frombuffer(data, stored.dtype))
+            if data is not None and arrays[stored] is not None and self._objects.cache is not None:
+                self._objects.cache.keep(path, data)
         return arrays
 
     def _map(self, path: str, stored: StoredArray) -> NDArray[Any] | None:
-        return map_array(self._objects.location.local_root / path, stored)
+        return _map_array(self._objects.location.local_root / path, stored)
+
+    def _map_cached(self, path: str, stored: StoredArray) -> NDArray[Any] | None:
+        """The array in a file on this machine. One that was changed is removed, and read from the store again."""
+        cache = self._objects.cache
+        file = None if cache is None else cache.find(path, stored.nbytes)
+        if cache is None or file is None:
+            return None
+        try:
+            array = _verify(stored, _map_array(file, stored))
+        except OSError:  # another process removed it
+            return None
+        if array is None:
+            cache.discard(path)
+        return array
 
 
-def map_array(file: Path, stored: StoredArray) -> NDArray[Any] | None:
+def _map_array(file: Path, stored: StoredArray) -> NDArray[Any] | None:
     """The array in a file; None when the file is missing or has another size."""
     if not file.is_file() or file.stat().st_size != stored.nbytes:
         return None
@@ -191,7 +217,7 @@ def map_array(file: Path, stored: StoredArray) -> NDArray[Any] | None:
     return np.memmap(file, np.dtype(stored.dtype), mode="r", shape=(stored.length,)).view(np.ndarray)
 
 
-def _checked(stored: StoredArray, array: NDArray[Any] | None) -> NDArray[Any] | None:
+def _verify(stored: StoredArray, array: NDArray[Any] | None) -> NDArray[Any] | None:
     return array if array is not None and _crc32(array) == stored.crc32 else None
 
 

@@ -331,7 +331,7 @@ def _topology_cost(key: TopologyKey, context: ReadContext) -> float:
     derive = math.inf if nearest is None else _DERIVE + nearest[1] * _DERIVE_PER_ROW
     if derive <= _DERIVED_AT_ONCE:
         return derive
-    if (stored := PROCESS_TOPOLOGIES.stored(root, key)) is not None:
+    if (stored := PROCESS_TOPOLOGIES.find_stored(root, key)) is not None:
         fetch = 0.0 if root.location.is_local else 2 * _ROUND + stored.nbytes * _FETCH_PER_BYTE
         return min(derive, _MAP + fetch)
     per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS

@@ -196,7 +196,7 @@ class TopologyCache:
                 self._held.move_to_end(key)
             return topology
 
-    def stored(self, root: GraphRoot, key: TopologyKey) -> TopologyDescription | None:
+    def find_stored(self, root: GraphRoot, key: TopologyKey) -> TopologyDescription | None:
         """What the store has ready. Asked at most once per key."""
         absent = self._absence(key)
         with absent.asking:
@@ -210,7 +210,7 @@ class TopologyCache:
         its nodes at the same time. One that can be derived from memory is left alone."""
         with self._lock:
             is_near = any(held.line == key.line for held in self._held)
-        if is_near or (stored := self.stored(root, key)) is None or stored.nbytes > _FETCHED_BYTES:
+        if is_near or (stored := self.find_stored(root, key)) is None or stored.nbytes > _FETCHED_BYTES:
             return
         with self._only_one(key):
             loaded = None if self.peek(key) is not None else _load(TopologyFiles(root.objects), key, stored)
@@ -385,5 +385,5 @@ def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | No
 
 
 def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
-    edges, sources, targets = map(root.reader.open, key.tables)
+    edges, sources, targets = map(root.reader.open_to_read, key.tables)
     return edges, sources, targets
