@@ -26,6 +26,7 @@ from omnigraph.errors import CommitOutcomeUnknownError, HistoricalVersionReclaim
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.creation import create_root
+from omnigraph.storage.disk.disk_cache import DiskCache, disk_caches
 from omnigraph.storage.identifiers import MAIN, version_in
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
@@ -206,6 +207,11 @@ def open_workspace(graph: GraphHandle | str | Path) -> AbstractContextManager[Wo
 def waits_of_writers() -> Waits:
     """How writers of one branch in this process have waited for each other so far."""
     return BRANCH_LOCKS.waits
+
+
+def disk_caches_of_process() -> list[DiskCache]:
+    """The caches on this machine's disk that handles of this process use."""
+    return disk_caches()
 
 
 def caches_of_process() -> SharedMemory:

@@ -38,6 +38,7 @@ _DEFAULT_MIB: Final = 4096
 _OFF: Final = frozenset({"0", "false", "no", "off"})
 _LAYOUT: Final = "store-1"
 _UNFINISHED: Final = "new"
+_TOTAL: Final = "held"
 _KEPT_WHEN_FULL: Final = 0.9
 _NOTED_EVERY: Final = 60.0
 """Seconds between notes that a file is in use."""
@@ -142,6 +143,14 @@ class DiskCache:
                     return self._count()
         return 0
 
+    def noted_bytes(self) -> int:
+        """The same as the last writer noted it, without counting."""
+        try:
+            with open(self.directory / _TOTAL, "rb") as file:
+                return _Total(file.fileno()).read() or 0
+        except OSError:
+            return 0
+
     def clear(self) -> int:
         """Remove every file; how many bytes that were. Processes that read them go back to the store."""
         if not self.directory.is_dir():
@@ -230,7 +239,7 @@ class DiskCache:
     def _lock_directory(self) -> Iterator[_Total]:
         """Alone among all processes. The lock goes with the process that holds it."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self.directory / "held", "a+b") as file:
+        with open(self.directory / _TOTAL, "a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield _Total(file.fileno())
 
