@@ -96,6 +96,10 @@ def test_the_cache_of_remote_graphs(cli: Cli, monkeypatch: pytest.MonkeyPatch, t
     assert checks(cli("doctor", "--json"))["cache"]["found"].startswith("off: ")
     monkeypatch.setenv("OMNIGRAPH_DISK_CACHE", str(tmp_path / "caches"))
     assert checks(cli("doctor", "--json"))["cache"]["found"] == f"0 MiB of 4,096 MiB in {tmp_path}/caches/store-1"
+    (tmp_path / "caches" / "store-1" / "graph").mkdir(parents=True)
+    (tmp_path / "caches" / "store-1" / "graph" / "file").write_bytes(b"x" * 1_234)
+    assert cli("cache", "clear", "--json").json == {"directory": f"{tmp_path}/caches/store-1", "bytes": 1_234}
+    assert cli("cache", "clear").lines == [f"deleted 0 bytes in {tmp_path}/caches/store-1"]
     monkeypatch.setenv("OMNIGRAPH_DISK_CACHE_MIB", "lots")
     shown = cli("doctor", "--json")
     assert (shown.code, checks(shown)["cache"]["status"]) == (1, "broken")
