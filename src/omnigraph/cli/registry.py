@@ -84,6 +84,7 @@ FAMILIES: Final = {
     "queries": "List and check the stored queries of a cluster or a server.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "Show the profiles of the operator configuration.",
+    "cache": "Delete what this machine keeps of remote graphs.",
 }
 
 Access: TypeAlias = tuple[Capability, tuple[str, ...]]
@@ -304,6 +305,10 @@ _ROWS: Final = (
          "omnigraph doctor", "omnigraph doctor --store team.omni",
          details="On storage it verifies that creating an object fails if one exists, which commits rely on, and"
                  " removes the object it wrote. Exit code 1 if something is broken."),
+    _row("cache clear", "setup.clear_cache", "Delete the files of remote graphs that are kept on this machine", _LOCAL,
+         "omnigraph cache clear",
+         details="Processes that use them go on, and read from the store again. `omnigraph doctor` shows how many bytes"
+                 " there are."),
     _row("completion", "setup.completion", "Print a script that completes command lines in a shell", _LOCAL,
          "source <(omnigraph completion bash)",
          "omnigraph completion fish | source",

@@ -36,6 +36,7 @@ from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
+from omnigraph.engine.query.traversal.neighbours import fetch_topologies
 from omnigraph.engine.query.value_columns import BoundValues
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import PolicyError
@@ -108,11 +109,15 @@ def stream_query(
     """The result as it is made. Problems of the query itself show here, before the first batch. The rows of
     `explain query …` are the plan."""
     options = options or DEFAULT_OPTIONS
+    explains = first_word(invocation[0]) == _EXPLAIN
+    if not explains:
+        snapshot.open_ahead(invocation[0])
     prepared, context = _prepare(snapshot, invocation, options)
     plan, commit_id = prepared.plan, snapshot.commit_id
-    if first_word(invocation[0]) == _EXPLAIN:
+    if explains:
         batches, profile = iter([_plan_batch(plan, context)]), MeasuredOperator(_EXPLAIN)
         return QueryStream(plan.name, target, commit_id, _PLAN_COLUMNS, _PLAN_SCHEMA, profile, batches)
+    fetch_topologies(plan.root, context)
     batches = ReadRun(prepared, context).batches()
     if options.cancellation is not None and options.returns_at_once:
         batches = _watch(batches, options.cancellation)

@@ -88,7 +88,7 @@ def scan(
             _note_indexes(plan, context)
     rows = candidates.rows
     if rows is None:
-        columns = eager_columns(plan, [*wanted, *(() if row_test is None else (row_test,))], context)
+        columns = eager_columns(plan, [*wanted, *(() if row_test is None else (row_test,))], rest, context)
         table = context.table(plan.type)
         enough = None if rest or row_test is not None else limit
         read = by_row_id(table.read(columns, filter=candidates.filter, limit=enough, row_ids=True))
@@ -265,13 +265,20 @@ def scan_candidates(plan: ir.Scan, context: ReadContext, *, visible_only: bool =
     return Candidates(rows=scan(plan, (), context).rows[plan.variable])
 
 
-def eager_columns(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext) -> list[str]:
-    """The columns to read along: all that will be wanted of a node that is named by its key or id, none otherwise."""
+def eager_columns(
+    plan: ir.Scan, wanted: Iterable[ir.Value], rest: Iterable[ir.Predicate], context: ReadContext
+) -> list[str]:
+    """The columns to read along: all that will be wanted of a node that is named by its key or id, none otherwise. What
+    only the scan itself tests is not wanted, except by `rest`."""
     if not names_one_node(plan):
         return []
+    pushed = {id(predicate) for predicate in plan.predicates} - {id(predicate) for predicate in rest}
+    tested = {id(part) for predicate in plan.predicates if id(predicate) in pushed for part in ir.walk(predicate)}
     columns: dict[str, None] = {}
     for value in wanted:
         for part in ir.walk(value):
+            if id(part) in tested:
+                continue
             match part:
                 case ir.PropertyValue(variable=plan.variable) if _is_stored(part, plan, context):
                     columns[part.prop.column] = None
