@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.snapshot import Snapshot
@@ -98,12 +100,12 @@ class WriteTxn:
 class ReadSet:
     """What a plan's validity rests on, beyond the tables it writes.
 
-    `tables` were read as a whole; of `present` only the named ids matter, so an unrelated change of the same table does
-    not invalidate the plan. `everything` is for plans that read the whole graph.
+    `tables` were read as a whole; of `present` only the named ids matter, each once, so an unrelated change of the same
+    table does not invalidate the plan. `everything` is for plans that read the whole graph.
     """
 
     tables: frozenset[str] = frozenset()
-    present: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    present: Mapping[str, frozenset[str] | pa.Array] = field(default_factory=dict)
     everything: bool = False
 
 
@@ -313,7 +315,7 @@ def _still_holds(plan: PublishPlan, txn: WriteTxn, head: models.LogEntry) -> boo
         state = head.tables.get(type_key)
         if state == base.tables.get(type_key):
             continue
-        if state is None or txn.root.reader.open(state).existing_ids(ids) != ids:
+        if state is None or txn.root.reader.open(state).rows_among("id", ids, ["id"]).num_rows != len(ids):
             return False
     return True
 

@@ -101,7 +101,7 @@ def _decode(
             parts[key].append(typers[key].read(records))
     typed: dict[str, TypedRows] = {}
     for key, blocks in sorted(parts.items()):
-        typed[key] = _without_forbidden(_remap_endpoints(_join_rows(blocks), typers), rejected)
+        typed[key] = _without_forbidden(_remap_endpoints(TypedRows.join(blocks), typers), rejected)
     return DecodedInput(typed, tuple(rejected), lost if grammar is Grammar.LENIENT else None)
 
 
@@ -122,20 +122,13 @@ def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> Type
                 ids = [stored.get(node_id, node_id) for node_id in table.column(end.column).to_pylist()]
                 index = table.column_names.index(end.column)
                 table = table.set_column(index, table.schema.field(index), pa.array(ids, pa.string()))
-    return TypedRows(edge, table, rows.lines, rows.present)
+    return rows.with_rows(table)
 
 
 def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRows:
     broken = check_values(rows)
     rejected.extend(broken)
     return rows.without(row.line for row in broken)
-
-
-def _join_rows(parts: Sequence[TypedRows]) -> TypedRows:
-    rows = pa.concat_tables([part.rows for part in parts])
-    presences = [part.present for part in parts if part.present is not None]
-    present = pa.concat_tables(presences) if presences else None
-    return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]), present)
 
 
 ENDS: Final = (("from", "to"), ("src", "dst"))
@@ -236,7 +229,7 @@ def decode_rows(
             raise min(unreadable, key=lambda row: row.line).error(unit)
     if reader.rejected:
         raise first_in_stage_order(reader.rejected, {type_.type_key: type_}).error(unit)
-    return DecodedInput({type_.type_key: _join_rows(parts)})
+    return DecodedInput({type_.type_key: TypedRows.join(parts)})
 
 
 class _RowReader:
