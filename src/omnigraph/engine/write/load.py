@@ -8,6 +8,7 @@ together with the commit, never before it.
 from __future__ import annotations
 
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -66,7 +67,9 @@ from omnigraph.storage.tables.rows import WIDE_COLUMNS
 HOW_TO_CREATE = "pass `from` to create it"
 """What is said of a branch that a load finds missing."""
 _RECEIPT = "load"
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
+_DECODERS = min(4, os.cpu_count() or 1)
+"""How many threads type the records of a load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +391,7 @@ class _Load:
             data = request.input()
             if digest is not None:
                 data = digest.watch(data)
-            decoded = decode(data, catalog, request.grammar, limits=limits, form=self._form)
+            decoded = decode(data, catalog, request.grammar, limits=limits, form=self._form, threads=_DECODERS)
         if digest is not None:
             self._digest = digest.text
         return decoded

@@ -7,9 +7,10 @@ that is raised is the first in stage order. In rows of one type, columns are nam
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +19,8 @@ from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
 from omnigraph.engine.rows.end_ids import interface_ends, stored_id
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EndpointIds, EnvelopeError, Mint, edge_ends, new_ulids
-from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, strict_blocks
+from omnigraph.engine.rows.kernels.json_columns import JsonColumns
+from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, line_chunks, strict_blocks
 from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.source_values import plain_value, plain_values
 from omnigraph.engine.rows.kernels.typed_rows import (
@@ -49,10 +51,12 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
     form: RecordForm = RecordForm.WHOLE,
+    threads: int = 1,
 ) -> DecodedInput:
     """Typed rows of the whole input, or a ConstraintError for its first violation in stage order, value constraints
-    included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none."""
-    decoded = _decode(data, catalog, grammar, limits, mint, form, raises=True)
+    included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none. What comes out
+    does not depend on the number of `threads`."""
+    decoded = _decode(data, catalog, grammar, limits, mint, form, threads)
     if decoded.rejected:
         types: dict[str, TableType] = {type_.type_key: type_ for type_ in _table_types(catalog)}
         raise first_in_stage_order(decoded.rejected, types).error(grammar.unit)
@@ -69,7 +73,7 @@ def decode_collecting(
     form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """As `decode`, but bad rows are left out and listed in `rejected`. Every row that is left is valid by itself."""
-    return _decode(data, catalog, grammar, limits, mint, form, raises=False)
+    return _decode(data, catalog, grammar, limits, mint, form, threads=0)
 
 
 def _decode(
@@ -79,9 +83,9 @@ def _decode(
     limits: Limits,
     mint: Mint,
     form: RecordForm,
-    *,
-    raises: bool,
+    threads: int,
 ) -> DecodedInput:
+    """With `threads` it raises for a bad envelope, and else collects those, too."""
     rejected: list[RejectedRow] = []
     lost = LostValues()
     envelopes = EnvelopeReader(catalog, grammar, lost, form)
@@ -89,20 +93,73 @@ def _decode(
         type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost, form=form) for type_ in _table_types(catalog)
     }
     parts: defaultdict[str, list[TypedRows]] = defaultdict(list)
-    for block in (strict_blocks if grammar is Grammar.STRICT else lenient_blocks)(data, limits):
+    columns = JsonColumns(catalog, form, mint) if grammar is Grammar.STRICT and threads else None
+    for block in _typed_or_values(data, grammar, limits, columns, threads):
+        if isinstance(block, TypedRows):
+            parts[block.type_key].append(block)
+            continue
         before = len(rejected)
         lost.dropped += block.repeated
         by_type = envelopes.sort(block, rejected)
-        if raises and len(rejected) > before:
+        if threads and len(rejected) > before:
             # Nothing later in the input can come before a bad envelope.
             raise min(rejected[before:], key=lambda row: row.line).error(grammar.unit)
         for records in by_type:
             key = records.type.type_key
-            parts[key].append(typers[key].read(records))
-    typed: dict[str, TypedRows] = {}
-    for key, blocks in sorted(parts.items()):
-        typed[key] = _without_forbidden(_remap_endpoints(TypedRows.join(blocks), typers), rejected)
+            parts[key].append(_without_forbidden(typers[key].read(records), rejected))
+    typed = {key: _remap_endpoints(TypedRows.join(blocks), typers) for key, blocks in sorted(parts.items())}
     return DecodedInput(typed, tuple(rejected), lost if grammar is Grammar.LENIENT else None)
+
+
+def _typed_or_values(
+    data: bytes | Iterable[bytes], grammar: Grammar, limits: Limits, columns: JsonColumns | None, threads: int
+) -> Iterator[TypedRows | Block]:
+    """The input in order: rows of blocks that were read as columns, and the values of all others."""
+    if columns is None:
+        yield from (strict_blocks if grammar is Grammar.STRICT else lenient_blocks)(data, limits)
+        return
+    meter = Meter(limits)
+    for chunk, typed in read_ahead(columns.read, line_chunks(data, meter), threads):
+        if typed is None:
+            yield chunk.read(meter)
+        else:
+            meter.count_rows(chunk.lines)
+            yield typed
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def read_ahead(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[tuple[Item, Result]]:
+    """Items with the results of some work, in their order. With several threads the next items are worked on meanwhile;
+    an error of the items comes when those before it were taken."""
+    if threads <= 1:
+        for item in items:
+            yield item, work(item)
+        return
+    pending: deque[tuple[Item, Future[Result]]] = deque()
+    rest = iter(items)
+    failure: Exception | None = None
+    with ThreadPoolExecutor(threads, thread_name_prefix="omnigraph-decode") as workers:
+        try:
+            while True:
+                while failure is None and len(pending) <= threads:
+                    try:
+                        item = next(rest)
+                    except Exception as error:  # StopIteration, too
+                        failure = error
+                    else:
+                        pending.append((item, workers.submit(work, item)))
+                if not pending:
+                    break
+                item, result = pending.popleft()
+                yield item, result.result()
+        finally:
+            for _, result in pending:
+                result.cancel()
+    if failure is not None and not isinstance(failure, StopIteration):
+        raise failure
 
 
 def _table_types(catalog: Catalog) -> Iterator[TableType]:

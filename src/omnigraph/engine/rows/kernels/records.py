@@ -502,7 +502,7 @@ class _CheckedRows:
     def accept(self, rows: pa.Table, explicit: pa.Array | None, presence: _Presence) -> TypedRows:
         """The rows that broke no rule; of their ids, `explicit` were given."""
         typed = TypedRows(
-            self.type, rows, self.lines, presence.table(rows.column_names[1:]), self._generated(explicit, presence)
+            self.type, rows, self.lines, presence.table(rows.column_names[1:]), self._mark_generated(explicit, presence)
         )
         if not self.rejected_rows:
             return typed
@@ -516,7 +516,7 @@ class _CheckedRows:
         keep[list(self.rejected_rows)] = False
         return typed.filter(pa.array(keep))
 
-    def _generated(self, explicit: pa.Array | None, presence: _Presence) -> pa.BooleanArray | None:
+    def _mark_generated(self, explicit: pa.Array | None, presence: _Presence) -> pa.BooleanArray | None:
         """Which rows got an id of `RecordTyper.ids` that nothing in them says."""
         if self.type.key or presence.form is RecordForm.PARTIAL:
             return None
