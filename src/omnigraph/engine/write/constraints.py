@@ -242,6 +242,8 @@ def _repeats(
     change: TypeChange, sentence: Sentence, members: tuple[str, ...], rows: pa.Table, columns: list[str]
 ) -> Iterator[Violation]:
     """Rows of the change itself that repeat the tuple of an earlier one."""
+    if len(columns) == 1 and len(pc.unique(rows.column(columns[0]))) == rows.num_rows:
+        return
     groups = rows.group_by(columns).aggregate([(_ROW, "min"), (_ROW, "count")])
     repeated = groups.filter(pc.greater(groups.column(f"{_ROW}_count"), 1))
     if not repeated.num_rows:
@@ -268,7 +270,7 @@ def _comparable(rows: pa.Table, columns: list[str]) -> pa.Table:
         if pa.types.is_floating(values.type):
             values = pc.add(values, pa.scalar(0.0, values.type))
         chosen[column] = values
-    return pa.table({**chosen, _ROW: pa.array(range(rows.num_rows), pa.int64())})
+    return pa.table({**chosen, _ROW: pa.array(np.arange(rows.num_rows))})
 
 
 def _among(type_: TableType, rows: pa.Table, columns: list[str]) -> Among | None:

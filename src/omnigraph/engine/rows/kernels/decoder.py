@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import itemgetter
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -342,6 +343,8 @@ class _RowReader:
 
     def _take_apart(self, records: Records, node_ids: EdgeEnds) -> Records:
         """Edges as their properties and their two ends; rows that lack an end are refused, unless they are partial."""
+        if (plain := self._take_plain_apart(records, node_ids)) is not None:
+            return plain
         edges, is_partial = Records(self._type), self._form is RecordForm.PARTIAL
         for number, record in zip(records.lines, records.members, strict=True):
             names = _names_in(self._type, record) or ENDS[0]
@@ -361,6 +364,22 @@ class _RowReader:
             rest = {name: value for name, value in record.items() if name not in taken}
             edges.add(number, rest, (source, target))
         return edges
+
+    def _take_plain_apart(self, records: Records, node_ids: EdgeEnds) -> Records | None:
+        """The same for rows that have equal members, and texts that are ids at both ends; None for any other rows."""
+        members = records.members
+        if not members or not all(end.takes_any_text and not end.is_interface for end in node_ids):
+            return None
+        names = members[0].keys()
+        pair = _names_in(self._type, names)
+        if len(pair) != len(node_ids) or not names >= set(pair) or not all(row.keys() == names for row in members):
+            return None
+        source, target = (list(map(itemgetter(name), members)) for name in pair)
+        if set(map(type, source)) | set(map(type, target)) != {str}:
+            return None
+        others = [name for name in names if name not in pair]
+        rest: list[Mapping[str, object]] = [{name: row[name] for name in others} for row in members]
+        return Records(self._type, records.lines, rest, source, target)
 
     def _plain(self, records: list[Mapping[str, object]]) -> list[Mapping[str, object]]:
         """The same rows with values as JSON has them. An id that is null is none."""

@@ -135,7 +135,7 @@ class TypedRows:
     def last_of_each(self) -> TypedRows:
         """One row per id, the last one, in their order."""
         ids = self.rows.column("id")
-        if self.is_generated or pc.count_distinct(ids).as_py() == len(ids):
+        if self.is_generated or len(pc.unique(ids)) == len(ids):
             return self
         numbered = pa.table({"id": ids, "row": pa.array(range(len(ids)), pa.int64())})
         last = numbered.group_by("id").aggregate([("row", "max")]).column("row_max").combine_chunks().sort()
