@@ -51,7 +51,7 @@ class Origin:
     """Where the rows of a change stand in the input they came from; `unit` is what the numbers count."""
 
     unit: str
-    numbers: pa.Array
+    numbers: pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True)

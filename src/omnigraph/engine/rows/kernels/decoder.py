@@ -7,7 +7,7 @@ that is raised is the first in stage order. In rows of one type, columns are nam
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import itemgetter
@@ -24,6 +24,7 @@ from omnigraph.engine.rows.kernels.json_columns import JsonColumns
 from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, line_chunks, strict_blocks
 from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.source_values import plain_value, plain_values
+from omnigraph.engine.rows.kernels.spool import RowSpool
 from omnigraph.engine.rows.kernels.typed_rows import (
     DecodedInput,
     LostValues,
@@ -93,11 +94,11 @@ def _decode(
     typers = {
         type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost, form=form) for type_ in _table_types(catalog)
     }
-    parts: defaultdict[str, list[TypedRows]] = defaultdict(list)
+    spool = RowSpool()
     columns = JsonColumns(catalog, form, mint) if grammar is Grammar.STRICT and threads else None
     for block in _typed_or_values(data, grammar, limits, columns, threads):
         if isinstance(block, TypedRows):
-            parts[block.type_key].append(block)
+            spool.add(block)
             continue
         before = len(rejected)
         lost.dropped += block.repeated
@@ -106,9 +107,8 @@ def _decode(
             # Nothing later in the input can come before a bad envelope.
             raise min(rejected[before:], key=lambda row: row.line).error(grammar.unit)
         for records in by_type:
-            key = records.type.type_key
-            parts[key].append(_without_forbidden(typers[key].read(records), rejected))
-    typed = {key: _remap_endpoints(TypedRows.join(blocks), typers) for key, blocks in sorted(parts.items())}
+            spool.add(_without_forbidden(typers[records.type.type_key].read(records), rejected))
+    typed = {key: _remap_endpoints(rows, typers) for key, rows in spool.rows_by_type().items()}
     return DecodedInput(typed, tuple(rejected), lost if grammar is Grammar.LENIENT else None)
 
 
@@ -274,20 +274,22 @@ def decode_rows(
     `unit` before the number of a row. Raises ResourceLimitError beyond `limits`."""
     reader = _RowReader(type_, catalog, mint, file, form)
     meter = Meter(limits)
-    parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
+    spool = RowSpool()
+    spool.add(TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64())))
     for block in blocks:
         meter.count_rows(len(block.positions) + len(block.malformed))
         if block.malformed:
             number, reason = min(block.malformed)
             raise RejectedRow(number, None, None, reason, Stage.ENVELOPE, ConstraintRule.RECORD).error(unit)
-        parts.append(reader.read(block))
-        meter.count_bytes(parts[-1].rows.nbytes)
+        rows = reader.read(block)
+        meter.count_bytes(rows.rows.nbytes)
+        spool.add(rows)
         # No later violation can precede a row that is not a row of the type at all.
         if unreadable := [row for row in reader.rejected if row.stage is Stage.ENVELOPE]:
             raise min(unreadable, key=lambda row: row.line).error(unit)
     if reader.rejected:
         raise first_in_stage_order(reader.rejected, {type_.type_key: type_}).error(unit)
-    return DecodedInput({type_.type_key: TypedRows.join(parts)})
+    return DecodedInput(spool.rows_by_type())
 
 
 class _RowReader:

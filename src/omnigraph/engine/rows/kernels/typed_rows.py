@@ -111,7 +111,7 @@ class TypedRows:
 
     type: TableType
     rows: pa.Table
-    lines: pa.Array
+    lines: pa.Array | pa.ChunkedArray
     present: pa.Table | None = None
     generated: pa.BooleanArray | None = None
 
@@ -121,6 +121,11 @@ class TypedRows:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        marks = [part for part in (self.present, self.generated) if part is not None]
+        return int(self.rows.nbytes + self.lines.nbytes + sum(part.nbytes for part in marks))
 
     @property
     def is_generated(self) -> bool:
@@ -172,7 +177,7 @@ class TypedRows:
         return cls(
             parts[0].type,
             pa.concat_tables([part.rows for part in parts]),
-            pa.concat_arrays([part.lines for part in parts]),
+            pa.chunked_array([chunk for part in parts for chunk in _chunks(part.lines)], pa.int64()),
             pa.concat_tables(presences) if presences else None,
             generated,
         )
@@ -183,6 +188,10 @@ class TypedRows:
         if not len(dropped):
             return self
         return self.filter(pa.array(~is_member(self.lines.to_numpy(zero_copy_only=False), dropped)))
+
+
+def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 @dataclass(slots=True)
