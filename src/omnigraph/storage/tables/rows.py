@@ -57,6 +57,8 @@ ROW_ADDRESS: Final = "_rowaddr"
 """The address of a row: its fragment in the upper half, its offset there in the lower. Can be read like a column."""
 
 Watch: TypeAlias = Callable[[int], None]
+Values: TypeAlias = "Collection[str | int] | pa.Array | pa.ChunkedArray"
+"""Values of one column, to be looked up."""
 
 WIDE_COLUMNS: Final = 500
 TAKEN_ROWS: Final = 4_096
@@ -66,8 +68,8 @@ TAKEN_ROWS: Final = 4_096
 _VALUES_PER_LOOKUP: Final = 10_000
 # Measured with and without an index: beyond the list above and this share of the rows, one scan costs less.
 _LOOKUP_SHARE: Final = 200
-# Every batch of a scan hashes all wanted values anew, so batches are large.
 _ROWS_PER_SCANNED_BATCH: Final = 1 << 19
+_ROWS_PER_WANTED: Final = 2
 _LARGE_BLOB_BYTES: Final = 1 << 30
 # Above this share of the table a sequential scan is faster than fetching rows one by one.
 _TAKEN_SHARE: Final = 16
@@ -265,9 +267,11 @@ class Table:
         """Those of `ids` that the table holds."""
         return set(self.rows_among("id", set(ids), ["id"]).column("id").to_pylist())
 
-    def rows_among(
-        self, column: str, values: Collection[str | int], columns: Sequence[str], *, row_ids: bool = False
-    ) -> pa.Table:
+    def ids_among(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Those of some distinct ids that the table holds. Many of them never become Python objects."""
+        return self.rows_among("id", ids, ["id"]).column("id").combine_chunks()
+
+    def rows_among(self, column: str, values: Values, columns: Sequence[str], *, row_ids: bool = False) -> pa.Table:
         """The rows whose `column` holds one of `values`: looked up when they are few, else found in one scan."""
         parts: list[pa.Table] = []
         nbytes = 0
@@ -278,23 +282,28 @@ class Table:
         return pa.concat_tables(parts) if parts else self._no_rows(columns, row_ids)
 
     def parts_among(
-        self, column: str, values: Collection[str | int], columns: Sequence[str], *, row_ids: bool = False
+        self, column: str, values: Values, columns: Sequence[str], *, row_ids: bool = False
     ) -> Iterator[pa.Table]:
         """The same rows, some at a time."""
-        if not values or not self.state.rows:
+        if not len(values) or not self.state.rows:
             return
-        wanted = list(values)
-        if len(wanted) <= max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
+        if len(values) <= max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
+            wanted = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
             for start in range(0, len(wanted), _VALUES_PER_LOOKUP):
                 listed = one_of(column, wanted[start : start + _VALUES_PER_LOOKUP])
                 for batch in self.batches(columns, filter=listed, row_ids=row_ids):
                     yield pa.table(batch)
             return
-        value_set = pa.array(wanted, self.schema.field(column).type)
+        value_set = values
+        if not isinstance(values, pa.Array | pa.ChunkedArray):
+            value_set = pa.array(list(values), self.schema.field(column).type)
         scanned = list(dict.fromkeys((*columns, column)))
+        # Every batch hashes all wanted values anew. One that is twice as long keeps that from being most of the work.
+        narrow = scanned == [column]
+        batch_rows = max(_ROWS_PER_SCANNED_BATCH, _ROWS_PER_WANTED * len(values) if narrow else 0)
         kept = [*columns, ROW_ID] if row_ids else list(columns)
         with self.reading():
-            scanner = self._dataset.scanner(columns=scanned, with_row_id=row_ids, batch_size=_ROWS_PER_SCANNED_BATCH)
+            scanner = self._dataset.scanner(columns=scanned, with_row_id=row_ids, batch_size=batch_rows)
             for batch in scanner.to_reader():
                 yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=value_set)).select(kept)
 
