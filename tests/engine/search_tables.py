@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.query.search import bm25, text_index
+from omnigraph.engine.query.search import bm25, scored_texts, text_index
 from omnigraph.engine.query.search.analyzer import tokens_of
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.creation import create_root
@@ -43,7 +43,8 @@ def choose_text_way(patch: pytest.MonkeyPatch, way: str) -> None:
         patch.setattr(text_index, "_OCCURRENCES_PER_QUESTION", 1 << 40)
         patch.setattr(bm25, "_OCCURRENCES_OF_ONE", 1 << 40)
     if way.endswith("filtered before"):
-        patch.setattr(bm25, "_FILTERED_BY_ID", 0)
+        for module in (bm25, scored_texts):
+            patch.setattr(module, "FILTERED_BY_ID", 0)
     else:
         patch.setattr(text_index, "_MASKS", ByteBoundCache(0))
 

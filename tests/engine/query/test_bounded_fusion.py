@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from omnigraph.api.queries import OperatorProfile, ReadPoint
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.search import bm25 as ranked_search
+from omnigraph.engine.query.search import scored_texts
 from omnigraph.engine.query.search.bm25 import TextRanking, bm25
 from omnigraph.engine.query.search.ranked_rows import Candidates, best_fused, deciding_places, fused_scores
 from omnigraph.engine.snapshot import Snapshot
@@ -119,7 +120,7 @@ def test_counted_places_are_those_of_the_whole_ranking(shelves: list[Shelf], dat
     with pytest.MonkeyPatch.context() as patch:
         whole = bm25(shelf.table, "text", query, candidates, None, visible)
         patch.setattr(ranked_search, "_FEW_ROWS", data.draw(st.sampled_from([0, 2048])))
-        patch.setattr(ranked_search, "_SPARSE", data.draw(st.sampled_from([0, 4])))
+        patch.setattr(scored_texts, "_SPARSE", data.draw(st.sampled_from([0, 4])))
         patch.setattr(ranked_search, "_SPARE_PROPOSALS", data.draw(st.sampled_from([0, 24])))
         choose_text_way(patch, data.draw(st.sampled_from(TEXT_WAYS)))
         best = bm25(shelf.table, "text", query, candidates, limit, visible)

@@ -8,10 +8,9 @@ own best, which are scored exactly and accepted when no other row can be better.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +27,18 @@ from omnigraph.engine.query.search.ranked_rows import (
     best_first,
     round_off,
 )
+from omnigraph.engine.query.search.scored_texts import (
+    FILTERED_BY_ID,
+    ROUNDING,
+    SCORED_BYTES,
+    DocumentFilter,
+    Formula,
+    Scored,
+    ScoredPart,
+    best_of,
+    concatenate_scored,
+)
 from omnigraph.engine.query.search.text_index import (
-    K1,
     WORDS_PER_QUESTION,
     Corpus,
     IndexedTexts,
@@ -38,7 +47,7 @@ from omnigraph.engine.query.search.text_index import (
     VisibleTexts,
     length_normalisers,
 )
-from omnigraph.storage.integer_sets import distinct, find_positions, is_member
+from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
@@ -48,23 +57,11 @@ _FEW_ROWS: Final = 2048
 _PROPOSALS_PER_ROW: Final = 4
 _SPARE_PROPOSALS: Final = 24
 _SINGLE_PRECISION: Final = 2e-6
-# So few rows are tested by id in the time in which a filter is tested on all.
-_FILTERED_BY_ID: Final = 512
-# When less than this share of the best rows passes a filter, an index of its column is asked for all that do.
-_SELECTIVE: Final = 1 / 16
-# Documents are scored in an array of all of them unless they are less than one in so many.
-_SPARSE: Final = 4
-# More than rounding off may change of a score.
-_ROUNDING: Final = 2.0**-38
 # Scoring so many occurrences in memory costs what a question to the index does, of one word or of several.
 _OCCURRENCES_OF_ONE: Final = 1 << 16
 _OCCURRENCES_OF_SEVERAL: Final = 1 << 19
 # The texts of a few rows as Python values, their words and how often each occurs.
 _COUNTED_COPIES: Final = 8
-# The position and the score of a document, and a copy of both.
-_SCORED_BYTES: Final = 4 * 8
-
-Scored: TypeAlias = tuple[RowIds, Measures]
 
 
 def bm25(
@@ -80,81 +77,6 @@ def bm25(
     """The candidates that share a token with `text`, best score first; see `TextRanking`. `k` keeps the best k and
     saves scoring everything."""
     return TextRanking(table, column, text, candidates, visible, budget=budget).best(k)
-
-
-class Formula:
-    """BM25 for one query over one corpus. Every score is summed in the order of `terms`, so equal facts tie exactly."""
-
-    def __init__(self, corpus: Corpus, terms: Sequence[Term]) -> None:
-        indexed, counted = corpus.indexed, corpus.counted
-        total = sum(part.documents for part in counted) + (0 if indexed is None else indexed.row_ids.size)
-        tokens = sum(part.tokens for part in counted) + (0 if indexed is None else indexed.tokens)
-        self.terms = terms
-        self.average = tokens / max(total, 1) or 1.0
-        self.idf: list[float] = []
-        for term in terms:
-            corpus.budget.check()
-            holding = sum(part.occurrences(term.token)[0].size for part in counted)
-            holding += 0 if indexed is None else indexed.term(corpus.table, term).documents
-            self.idf.append(math.log(1 + (total - holding + 0.5) / (holding + 0.5)))
-
-    def contribution(self, number: int, frequencies: NDArray[np.integer], normalisers: Measures) -> Measures:
-        """What term `number` adds to the scores of documents that hold it, which is more than nothing."""
-        saturated = frequencies * (K1 + 1) / (frequencies + normalisers)
-        return self.terms[number].weight * self.idf[number] * saturated
-
-    def score(
-        self,
-        documents: int,
-        occurrences: Callable[[Term], Occurrences],
-        normalisers: Callable[[NDArray[np.integer]], Measures],
-        budget: MemoryBudget,
-    ) -> tuple[NDArray[np.integer], Measures]:
-        """Those of some documents that hold a term, as positions, ascending, with their scores. `occurrences` finds
-        those that hold one."""
-        listed = [occurrences(term) for term in self.terms]
-        holding = sum(positions.size for positions, _ in listed)
-        if holding * _SPARSE < documents:
-            budget.step(holding * _SCORED_BYTES)
-            held = distinct(np.concatenate([positions for positions, _ in listed]))
-            scores = np.zeros(held.size)
-        else:
-            budget.step(documents * _SCORED_BYTES)
-            held = None
-            scores = np.zeros(documents)
-        for number, (positions, frequencies) in enumerate(listed):
-            budget.check()
-            at = positions if held is None else np.searchsorted(held, positions)
-            scores[at] += self.contribution(number, frequencies, normalisers(positions))
-        if held is None:
-            held = np.flatnonzero(scores > 0)
-            scores = scores[held]
-        return held, scores
-
-
-class ScoredPart(NamedTuple):
-    """Documents of a corpus, ascending by row id, and those of them that hold a term, as positions, with their scores.
-    `indexed` are the texts of an index where they are the documents."""
-
-    row_ids: RowIds
-    positions: NDArray[np.integer]
-    scores: Measures
-    indexed: IndexedTexts | None = None
-
-    def best(self, least: float, mask: Mask | None) -> Scored:
-        """The documents with a score of at least `least`. `mask` leaves out some of those that hold a term."""
-        reaching = self.scores >= least
-        chosen = np.flatnonzero(reaching if mask is None else reaching & mask)
-        return self.row_ids[self.positions[chosen]], self.scores[chosen]
-
-    def scores_of(self, rows: RowIds) -> Measures:
-        """The score of each row, 0 for one that holds no term."""
-        scores = np.zeros(rows.size)
-        positions, present = find_positions(self.row_ids, rows)
-        at, held = find_positions(self.positions, positions)
-        ranked = present & held
-        scores[ranked] = self.scores[at[ranked]]
-        return scores
 
 
 class TextRanking:
@@ -187,7 +109,6 @@ class TextRanking:
             candidates = Candidates(candidates.filter, candidates.rows[is_member(candidates.rows, visible)])
         self._candidates = candidates
         self._terms = _terms_of(text, self._budget)
-        self._passing_share: float | None = None
 
     def best(self, k: int | None = None) -> RankedRows:
         """The best k, all of them when k is None."""
@@ -233,6 +154,11 @@ class TextRanking:
     def _formula(self) -> Formula:
         return Formula(self._corpus, self._terms)
 
+    @cached_property
+    def _filter(self) -> DocumentFilter | None:
+        text = self._candidates.filter
+        return None if text is None else DocumentFilter(self._corpus, text)
+
     @property
     def _are_few(self) -> bool:
         return self._candidates.rows is not None and self._candidates.rows.size <= _FEW_ROWS
@@ -272,45 +198,14 @@ class TextRanking:
         indexed = self._corpus.indexed
         return None if indexed is None else indexed.id_ranks(self._table, row_ids)
 
-    # ---- candidates -------------------------------------------------------------------------------------
-
     def _mask(self, part: ScoredPart) -> Mask | None:
         """The documents of a part that hold a term and are candidates; None for all that hold one."""
-        filter, rows = self._candidates.filter, self._candidates.rows
-        mask: Mask | None = None
-        if filter is not None and part.indexed is not None:
-            mask = part.indexed.mask(self._table, filter, by_index=self._asks_index)[part.positions]
-        elif filter is not None:
-            mask = is_member(part.row_ids[part.positions], self._counted_candidates)
+        rows = self._candidates.rows
+        mask = None if self._filter is None else self._filter.mask(part)
         if rows is not None:
             listed = is_member(part.row_ids[part.positions], rows)
             mask = listed if mask is None else mask & listed
         return mask
-
-    @cached_property
-    def _counted_candidates(self) -> RowIds:
-        """The rows of the counted documents that pass the filter, perhaps with others."""
-        assert self._candidates.filter is not None
-        return self._corpus.counted_rows(self._candidates.filter)
-
-    @property
-    def _asks_index(self) -> bool:
-        """Whether the rows that pass the filter are few, as far as that is known."""
-        return self._passing_share is None or self._passing_share < _SELECTIVE
-
-    def _passes(self, row_ids: RowIds) -> Mask:
-        """Which of a few rows pass the filter, tested by id."""
-        filter = self._candidates.filter
-        passing = is_member(row_ids, row_ids_of(self._table.select(row_ids, [], filter=filter)))
-        self._passing_share = float(passing.mean()) if row_ids.size else None
-        return passing
-
-    def _filters_afterwards(self) -> bool:
-        """Whether the best rows are tested by id, because which documents pass the filter is not known yet."""
-        filter, indexed = self._candidates.filter, self._corpus.indexed
-        if filter is None or self._candidates.rows is not None:
-            return False
-        return indexed is None or indexed.mask_in_memory(self._table, filter) is None
 
     # ---- the best ---------------------------------------------------------------------------------------
 
@@ -340,15 +235,22 @@ class TextRanking:
         else:
             documents = sum(part.positions.size for part in self._parts)
             self._note(f"bm25: {documents} documents scored in memory")
-        if self._filters_afterwards():
-            proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
-            row_ids, scores = _best_of([(part, None) for part in self._parts], proposals)
-            if row_ids.size <= _FILTERED_BY_ID:
-                passing = self._passes(row_ids)
-                if row_ids.size < proposals or np.count_nonzero(passing) >= k:
-                    self._note(f"filter tested on the best {row_ids.size}")
-                    return row_ids[passing], scores[passing]
-        return _best_of([(part, self._mask(part)) for part in self._parts], k)
+        best = self._filter_best(self._filter, k) if self._filter is not None else None
+        return best_of([(part, self._mask(part)) for part in self._parts], k) if best is None else best
+
+    def _filter_best(self, filter: DocumentFilter, k: int) -> Scored | None:
+        """Of the best documents those that pass a filter; None when that leaves too few, or is not the cheapest way."""
+        proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
+        if self._candidates.rows is not None or filter.mask_in_memory is not None or not filter.fits(proposals, k):
+            return None
+        row_ids, scores = best_of([(part, None) for part in self._parts], proposals)
+        if row_ids.size > FILTERED_BY_ID:
+            return None
+        passing = filter.test(row_ids)
+        if row_ids.size >= proposals and np.count_nonzero(passing) < k:
+            return None
+        self._note(f"filter tested on the best {row_ids.size}")
+        return row_ids[passing], scores[passing]
 
     def _asks_for_proposals(self, indexed: IndexedTexts) -> bool:
         """Whether an index finds the best documents at a lower cost than scoring all that hold a term."""
@@ -368,23 +270,23 @@ class TextRanking:
         not proposed; a tie with such a row would have to be broken by id, so it must be proposed too. A filter is
         tested on what is proposed as long as enough of it passes.
         """
-        counted = _best_of([(part, self._mask(part)) for part in self._counted_parts], k)
+        counted = best_of([(part, self._mask(part)) for part in self._counted_parts], k)
         least, most = self._score_ratios(indexed)
         text = " ".join(term.word for term in self._terms for _ in range(term.weight))
-        filter = self._candidates.filter
+        filter = self._filter
         proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
-        afterwards = self._filters_afterwards() and proposals <= _FILTERED_BY_ID
+        afterwards = filter is not None and filter.fits(proposals, k)
         while proposals * 2 < indexed.row_ids.size:
             self._budget.check()
             positions, proposed, floor = indexed.search(
                 self._table,
                 text,
-                filter=None if afterwards else filter,
+                filter=None if filter is None or afterwards else filter.text,
                 limit=proposals,
-                filter_by_index=self._asks_index,
+                filter_by_index=filter is None or filter.is_selective,
             )
-            if afterwards:
-                passing = self._passes(indexed.row_ids[positions])
+            if filter is not None and afterwards:
+                passing = filter.test_documents(indexed, positions)
                 positions, proposed = positions[passing], proposed[passing]
             if proposed.size > k:
                 possible = proposed * most >= np.partition(proposed, -k)[-k] * least
@@ -392,14 +294,14 @@ class TextRanking:
             scores = self._score_proposals(indexed, positions, proposed)
             best = np.concatenate((scores, counted[1]))
             if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * most):
-                how = "" if filter is None else ", filtered afterwards" if afterwards else ", filtered before"
+                how = "" if filter is None else " that pass" if afterwards else " among those that pass"
                 self._note(f"bm25: the best of {proposals} proposals of the index{how}")
-                return _concatenate([counted, (indexed.row_ids[positions], scores)])
+                return concatenate_scored([counted, (indexed.row_ids[positions], scores)])
             if afterwards and best.size < k:
                 afterwards = False
             else:
                 proposals *= 4
-                afterwards = afterwards and proposals <= _FILTERED_BY_ID
+                afterwards = filter is not None and afterwards and filter.fits(proposals, k)
         return None
 
     def _score_proposals(self, indexed: IndexedTexts, positions: NDArray[np.int64], proposed: Measures) -> Measures:
@@ -430,14 +332,14 @@ class TextRanking:
 
     def _count_better(self, rows: RowIds, scores: Measures) -> NDArray[np.int64]:
         """How many candidates come before each of these, which have these scores."""
-        row_ids, others = self._at_least(float(scores.min()) * (1 - _ROUNDING))
+        row_ids, others = self._at_least(float(scores.min()) * (1 - ROUNDING))
         others = round_off(others)
         ordered = np.sort(others)
         better = ordered.size - np.searchsorted(ordered, scores, side="right")
         ties = ordered.size - np.searchsorted(ordered, scores) - better
         if tied_scores := set(scores[ties > 1].tolist()):
             tied = np.concatenate([np.flatnonzero(others == score) for score in tied_scores])
-            self._budget.step(tied.size * _SCORED_BYTES)
+            self._budget.step(tied.size * SCORED_BYTES)
             order = best_first(self._table, row_ids[tied], -others[tied], ranks_of=self._id_ranks)
             ids, values = row_ids[tied[order]], others[tied[order]]
             by_row = np.argsort(ids)
@@ -449,13 +351,12 @@ class TextRanking:
 
     def _at_least(self, score: float) -> Scored:
         """The candidates whose score is at least so high."""
-        filter = self._candidates.filter
-        if filter is not None and self._filters_afterwards():
-            row_ids, scores = _concatenate([part.best(score, None) for part in self._parts])
-            if row_ids.size <= _FILTERED_BY_ID:
-                passing = self._passes(row_ids)
+        if self._filter is not None and self._candidates.rows is None and self._filter.mask_in_memory is None:
+            row_ids, scores = concatenate_scored([part.best(score, None) for part in self._parts])
+            if row_ids.size <= FILTERED_BY_ID:
+                passing = self._filter.test(row_ids)
                 return row_ids[passing], scores[passing]
-        return _concatenate([part.best(score, self._mask(part)) for part in self._parts])
+        return concatenate_scored([part.best(score, self._mask(part)) for part in self._parts])
 
 
 def _terms_of(text: str, budget: MemoryBudget) -> list[Term]:
@@ -464,23 +365,3 @@ def _terms_of(text: str, budget: MemoryBudget) -> list[Term]:
     for word, token in query_words(text, budget.check):
         words.setdefault(token, []).append(word)
     return [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
-
-
-def _best_of(parts: Sequence[tuple[ScoredPart, Mask | None]], k: int) -> Scored:
-    """The best k documents of all parts that are in their masks, with all that may tie with the last of them."""
-    best = [part.best(_k_th(part.scores if mask is None else part.scores[mask], k), mask) for part, mask in parts]
-    row_ids, scores = _concatenate(best)
-    reaching = scores >= _k_th(scores, k)
-    return row_ids[reaching], scores[reaching]
-
-
-def _k_th(scores: Measures, k: int) -> float:
-    """What a document needs to be among the best k, or to tie with one once scores are rounded off."""
-    return float(np.partition(scores, -k)[-k]) * (1 - _ROUNDING) if k < scores.size else 0.0
-
-
-def _concatenate(parts: Sequence[Scored]) -> Scored:
-    if len(parts) == 1:
-        return parts[0]
-    row_ids, scores = zip(*parts, strict=True) if parts else ((), ())
-    return np.concatenate((np.empty(0, np.int64), *row_ids)), np.concatenate((np.empty(0), *scores))

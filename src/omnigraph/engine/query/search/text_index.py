@@ -45,6 +45,7 @@ _OCCURRENCE_BYTES: Final = 128 << 20
 _MASK_BYTES: Final = 32 << 20
 _ID_RANK_BYTES: Final = 32 << 20
 _REMEMBERED_TERMS: Final = 1 << 15
+_REMEMBERED_FILTERS: Final = 1 << 10
 WORDS_PER_QUESTION: Final = 64
 """An index can't be interrupted, so it is asked for so many words at a time."""
 # Measured: an index answers a question about the best rows in the time in which it lists so many occurrences, and one
@@ -109,6 +110,8 @@ class IndexedTexts:
     terms: dict[str, IndexedTerm] = field(default_factory=dict)
     questions: dict[str, int] = field(default_factory=dict)
     """How often the index was asked about a token since its occurrences were last listed."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """The share of rows that passed each filter, for the choice of a way."""
     tied_rows: int = 0
     """How many ids were read to put rows with the same score into an order."""
     _normalisers: dict[float, Measures] = field(default_factory=dict)
@@ -214,6 +217,11 @@ class IndexedTexts:
             return cached
         mask = is_member(self.row_ids, filtered_rows(table, filter, by_index=by_index))
         return _MASKS.keep((*self.name, table.key, filter), mask, mask.nbytes + 2 * len(filter) + 256)
+
+    def note_share(self, filter: str, share: float) -> None:
+        if len(self.shares) >= _REMEMBERED_FILTERS:
+            self.shares.clear()
+        self.shares[filter] = share
 
     def frequencies(
         self, table: Table, term: Term, positions: NDArray[np.int64], scores: Measures
