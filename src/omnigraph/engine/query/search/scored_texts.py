@@ -68,14 +68,7 @@ class Formula:
         """Those of some documents that hold a term, as positions, ascending, with their scores. `occurrences` finds
         those that hold one."""
         if self._holding * _SPARSE < documents:
-            budget.step(self._holding * SCORED_BYTES)
-            listed = [occurrences(term) for term in self.terms]
-            held = distinct(np.concatenate([positions for positions, _ in listed]))
-            scores = np.zeros(held.size)
-            for number, (positions, frequencies) in enumerate(listed):
-                at = np.searchsorted(held, positions)
-                scores[at] += self.contribution(number, frequencies, normalisers(positions))
-            return held, scores
+            return self._score_sparsely(occurrences, normalisers, budget)
         budget.step(documents * SCORED_BYTES)
         scores = np.zeros(documents)
         for number, term in enumerate(self.terms):
@@ -84,6 +77,24 @@ class Formula:
             scores[positions] += self.contribution(number, frequencies, normalisers(positions))
         held = np.flatnonzero(scores > 0)
         return held, scores[held]
+
+    def _score_sparsely(
+        self,
+        occurrences: Callable[[Term], Occurrences],
+        normalisers: Callable[[NDArray[np.integer]], Measures],
+        budget: MemoryBudget,
+    ) -> tuple[NDArray[np.integer], Measures]:
+        """The same without a number for every document."""
+        budget.step(self._holding * SCORED_BYTES)
+        listed: list[Occurrences] = []
+        for term in self.terms:
+            budget.check()
+            listed.append(occurrences(term))
+        held = distinct(np.concatenate([positions for positions, _ in listed]))
+        scores = np.zeros(held.size)
+        for number, (positions, frequencies) in enumerate(listed):
+            scores[np.searchsorted(held, positions)] += self.contribution(number, frequencies, normalisers(positions))
+        return held, scores
 
 
 class ScoredPart(NamedTuple):
