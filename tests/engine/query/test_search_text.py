@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.engine.query.search.bm25 import bm25
 from omnigraph.engine.query.search.ranked_rows import Candidates
-from omnigraph.engine.query.search.text import bm25, text_match
+from omnigraph.engine.query.search.text import text_match
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
-from tests.engine.search_tables import Shelf, naive_bm25
+from tests.engine.search_tables import Shelf, choose_text_way, naive_bm25
 
 BOOKS = {
     "n1": "Lichen",
@@ -261,7 +263,10 @@ def test_a_large_column_ranks_alike_with_and_without_an_index(tmp_path: Path, ex
     for query in ("w0x", "w7x", "w299x", "w0x w5x", "w7x w9x w250x", "w0x w1x w2x w3x absent"):
         for candidates in (Candidates(), Candidates(filter="id > 'd02'")):
             whole = bm25(plain.table, "text", query, candidates)
-            for k in (None, 1, 10, 200):
-                found = bm25(shelf.table, "text", query, candidates, k)
-                assert shelf.ids_of(found.row_ids) == plain.ids_of(whole.row_ids[:k]), (query, k)
-                assert found.values.tolist() == whole.values[:k].tolist()
+            expected = plain.ids_of(whole.row_ids)
+            for way, k in (("proposed", None), *product(("proposed", "in memory and filtered before"), (1, 10, 200))):
+                with pytest.MonkeyPatch.context() as patch:
+                    choose_text_way(patch, way)
+                    ranked = bm25(shelf.table, "text", query, candidates, k)
+                assert shelf.ids_of(ranked.row_ids) == expected[:k], (query, way, k)
+                assert ranked.values.tolist() == whole.values[:k].tolist()

@@ -187,6 +187,14 @@ def ranks_scan(plan: ir.ReadOperator) -> bool:
     return isinstance(plan, ir.Rank) and isinstance(plan.input, ir.Scan)
 
 
+def ranked_scan(arm: ir.ReadOperator) -> ir.Rank | None:
+    """The ranking of an arm of a fusion that is nothing else: of a scan, cut to its best nodes if it is by distance."""
+    rank = arm.input if isinstance(arm, ir.BestNodes) else arm
+    if not isinstance(rank, ir.Rank) or not isinstance(rank.input, ir.Scan):
+        return None
+    return rank if isinstance(arm, ir.BestNodes) is isinstance(rank.rank, ir.NearestRank) else None
+
+
 def shows_order(value: ir.Value | None) -> bool:
     """Whether the order of rows shows in an aggregate of them; rows that are only counted may be merged."""
     return isinstance(value, ir.AggregateValue) and value.function is AggregateFunction.COLLECT

@@ -33,7 +33,7 @@ from omnigraph.engine.query.operators.joins import (
     with_optional,
 )
 from omnigraph.engine.query.operators.projection import project, sorted_rows
-from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
+from omnigraph.engine.query.operators.ranking import ScanArm, best_nodes, fuse, fuse_scans, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import names_one_node, scan, scan_candidates, scan_union
 from omnigraph.engine.query.operators.stages import bind, no_rows, rows_to_find, take_limit, unwind
 from omnigraph.engine.query.plans import (
@@ -44,6 +44,7 @@ from omnigraph.engine.query.plans import (
     Step,
     equality_of,
     input_below,
+    ranked_scan,
     reads,
     row_wise_input,
     row_wise_leaf,
@@ -256,11 +257,27 @@ class _Run:
         return concatenate(parts)
 
     def _fuse(self, plan: ir.Fuse, needed: Needed) -> Bindings:
-        both = needed | {plan.variable}
-        first, second = self.rows(plan.first, both), self.rows(plan.second, both)
-        count = rows_to_find(plan, self._context)
+        both, count = needed | {plan.variable}, rows_to_find(plan, self._context)
         assert count is not None
+        if not count:
+            return no_rows(both)
+        if ranked_scan(plan.first) is not None and ranked_scan(plan.second) is not None:
+            first_arm, second_arm = (self._scan_arm(plan, arm, count) for arm in (plan.first, plan.second))
+            return fuse_scans(plan, count, first_arm, second_arm, self._context)
+        first, second = self.rows(plan.first, both), self.rows(plan.second, both)
         return fuse(plan, count, first.only(both), second.only(both), self._context)
+
+    def _scan_arm(self, plan: ir.Fuse, arm: ir.ReadOperator, count: int) -> ScanArm:
+        """An arm that is the ranking of a scan, run as far as the fusion needs it."""
+        with self._context.profiler.operator(arm) as entry:
+            if isinstance(arm, ir.BestNodes):
+                ranked = self._scan_arm(plan, arm.input, count)
+            else:
+                assert isinstance(arm, ir.Rank)
+                assert isinstance(arm.input, ir.Scan)
+                ranked = ScanArm(arm.rank, plan, count, self._candidates(arm, arm.input), self._context)
+            entry.rows += ranked.beginning.row_ids.size
+            return ranked
 
     # ---- joins ------------------------------------------------------------------------------------------
 
@@ -351,10 +368,7 @@ class _Run:
         if near is not None:
             yield rank_scan(plan, None, Candidates(rows=near), context)
             return
-        # A ranking that counts words leaves out invisible rows by itself.
-        candidates = scan_candidates(nodes, context, visible_only=not isinstance(plan.rank, ir.Bm25Rank))
-        if candidates.filter is not None:
-            context.profiler.note(f"prefilter: {candidates.filter}")
+        candidates = self._candidates(plan, nodes)
         keep, offset = limit, 0
         while True:
             context.cancellation.check()
@@ -370,6 +384,13 @@ class _Run:
             offset, keep = ranked.length, keep * _GROWTH
             if keep * _WHOLE_SHARE >= context.table(nodes.type).state.rows:
                 keep = None
+
+    def _candidates(self, plan: ir.Rank, nodes: ir.Scan) -> Candidates:
+        """What a ranking may choose from. One that counts words leaves out invisible rows by itself."""
+        candidates = scan_candidates(nodes, self._context, visible_only=not isinstance(plan.rank, ir.Bm25Rank))
+        if candidates.filter is not None:
+            self._context.profiler.note(f"prefilter: {candidates.filter}")
+        return candidates
 
     def _near_nodes(self, plan: ir.Rank, nodes: ir.Scan, *, by_key: bool) -> RowIds | None:
         """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it. It is

@@ -18,6 +18,7 @@ from lance.lance import tokenize
 from lance.query import MatchQuery
 from numpy.typing import NDArray
 
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, row_ids_of
 
 SCORE: Final = "_score"
@@ -25,6 +26,8 @@ DISTANCE: Final = "_distance"
 
 _EVERY_EXPANSION: Final = 1 << 30
 _EVERY_PARTITION: Final = 1 << 16
+_VERSION_BYTES: Final = 8 << 20
+_BYTES_PER_PART: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +65,53 @@ def text_tokens(text: str, options: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(token.text, token.position) for token in tokenize(text, **options)]
 
 
-def fragment_contents(table: Table) -> list[FragmentContent]:
-    return [
+@dataclass(frozen=True, slots=True)
+class SearchedVersion:
+    """What every search asks a version for: its fragments, and its indexes with the fragments that are left of them."""
+
+    contents: tuple[FragmentContent, ...]
+    indexes: tuple[tuple[str, str, ColumnIndex], ...]
+    """With the column and the kind of each."""
+
+
+_VERSIONS: Final[ByteBoundCache[SearchedVersion]] = SHARED_MEMORY.add(
+    "searched versions", ByteBoundCache(_VERSION_BYTES)
+)
+
+
+def searched_version(table: Table) -> SearchedVersion:
+    """Remembered, because Lance makes each of the parts anew, in longer than some searches take."""
+    key = (table._dataset.uri, table.state)
+    if (cached := _VERSIONS.get(key)) is not None:
+        return cached
+    contents = tuple(
         FragmentContent(
             fragment.fragment_id,
             (table._dataset.uri, *(file.path for file in fragment.metadata.files), fragment.deletion_file() or ""),
         )
         for fragment in table._fragments()
-    ]
+    )
+    living = {content.fragment_id for content in contents}
+    indexes = []
+    for index in table._described_indexes():
+        segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
+        if len(index.field_names) == 1:
+            column_index = ColumnIndex(index.name, segments, index.details)
+            indexes.append((index.field_names[0], index.index_type.upper(), column_index))
+    version = SearchedVersion(contents, tuple(indexes))
+    covered = sum(len(segment.fragment_ids) for _, _, index in indexes for segment in index.segments)
+    return _VERSIONS.keep(key, version, (len(contents) + covered + len(indexes) + 1) * _BYTES_PER_PART)
+
+
+def fragment_contents(table: Table) -> tuple[FragmentContent, ...]:
+    return searched_version(table).contents
 
 
 def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     """The index of a kind on a column; None when no fragment of this version is covered by one."""
-    living = {fragment.fragment_id for fragment in table._fragments()}
-    for index in table._described_indexes():
-        if index.field_names == [column] and index.index_type.upper() == kind:
-            segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
-            column_index = ColumnIndex(index.name, segments, index.details)
-            if column_index.fragment_ids:
-                return column_index
+    for indexed, of_kind, index in searched_version(table).indexes:
+        if (indexed, of_kind) == (column, kind) and index.fragment_ids:
+            return index
     return None
 
 
@@ -102,10 +133,18 @@ def indexed_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDAr
 
 
 def matching_rows(
-    table: Table, column: str, text: str, *, filter: str | None = None, limit: int | None = None, max_edits: int = 0
+    table: Table,
+    column: str,
+    text: str,
+    *,
+    filter: str | None = None,
+    limit: int | None = None,
+    max_edits: int = 0,
+    filter_by_index: bool = True,
 ) -> pa.Table:
     """Indexed rows that share a token with the text, with `_rowid` and `_score`; the best `limit` when given. Only for
-    a column with an inverted index. Scores count every document ever indexed, live or not."""
+    a column with an inverted index. Scores count every document ever indexed, live or not. `filter_by_index` lets
+    indexes of the filtered columns find the rows that pass, which is slower than reading the columns when many do."""
     query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
     with table.reading():
         scanner = table._dataset.scanner(
@@ -116,8 +155,16 @@ def matching_rows(
             limit=limit,
             with_row_id=True,
             fast_search=True,
+            use_scalar_index=filter_by_index,
         )
         return table._collect(scanner)
+
+
+def filtered_rows(table: Table, filter: str, *, by_index: bool) -> RowIds:
+    """The row ids of the rows that pass a filter, in any order; by the indexes of its columns, or by reading them."""
+    with table.reading():
+        scanner = table._dataset.scanner(columns=[], filter=filter, with_row_id=True, use_scalar_index=by_index)
+        return row_ids_of(table._collect(scanner))
 
 
 def stored_vectors(table: Table, column: str, fragment_id: int) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,8 @@
 
 Lance's scores count documents that were deleted since, and after an update it may find a row by its former text. This
 module keeps the rows for which the index is right and recovers plain facts from it: how many documents hold a token,
-how often. A corpus is a whole column, or the texts of the rows that a restricted reader sees. It ranks nothing.
+how often, and which documents pass a filter. What it recovers is kept in shared memory. A corpus is a whole column, or
+the texts of the rows that a restricted reader sees. It ranks nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, counts_of, fragment_postings
-from omnigraph.engine.query.search.ranked_rows import Measures, positions_in
+from omnigraph.engine.query.search.ranked_rows import Mask, Measures, positions_in, rank_ids
 from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.integer_sets import distinct, find_positions, is_member
 from omnigraph.storage.tables import Table
@@ -29,6 +30,7 @@ from omnigraph.storage.tables.search import (
     ColumnIndex,
     FragmentContent,
     deleted_rows,
+    filtered_rows,
     fragment_contents,
     index_of,
     indexed_documents,
@@ -40,7 +42,18 @@ B: Final = 0.75
 
 _COVERAGE_BYTES: Final = 256 << 20
 _OCCURRENCE_BYTES: Final = 128 << 20
+_MASK_BYTES: Final = 32 << 20
+_ID_RANK_BYTES: Final = 32 << 20
 _REMEMBERED_TERMS: Final = 1 << 15
+_REMEMBERED_FILTERS: Final = 1 << 10
+WORDS_PER_QUESTION: Final = 64
+"""An index can't be interrupted, so it is asked for so many words at a time."""
+# Measured: an index answers a question about the best rows in the time in which it lists so many occurrences, and one
+# more for so many rows of the table.
+_OCCURRENCES_PER_QUESTION: Final = 2048
+_ROWS_PER_OCCURRENCE: Final = 22
+# Reading the id of one row costs what putting so many into an order does.
+_ORDERED_PER_READ: Final = 6
 # Lance computes in single precision: what its logarithm and its products may be off by.
 _LOGARITHM_ERROR: Final = 1.2e-7
 _PRODUCT_ERROR: Final = 4e-7
@@ -69,8 +82,13 @@ _OCCURRENCES: Final[ByteBoundCache[Occurrences]] = SHARED_MEMORY.add(
     "occurrences of words", ByteBoundCache(_OCCURRENCE_BYTES)
 )
 
+_MASKS: Final[ByteBoundCache[Mask]] = SHARED_MEMORY.add("filtered documents", ByteBoundCache(_MASK_BYTES))
 
-@dataclass(frozen=True)
+
+_ID_RANKS: Final[ByteBoundCache[NDArray[np.int32]]] = SHARED_MEMORY.add("order of ids", ByteBoundCache(_ID_RANK_BYTES))
+
+
+@dataclass(eq=False)
 class IndexedTexts:
     """The rows of a table version whose text an index knows as it is.
 
@@ -90,11 +108,19 @@ class IndexedTexts:
     lance_documents: int
     lance_tokens: int
     terms: dict[str, IndexedTerm] = field(default_factory=dict)
+    questions: dict[str, int] = field(default_factory=dict)
+    """How often the index was asked about a token since its occurrences were last listed."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """The share of rows that passed each filter, for the choice of a way."""
+    tied_rows: int = 0
+    """How many ids were read to put rows with the same score into an order."""
+    _normalisers: dict[float, Measures] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         gone = self.gone.nbytes if self.gone is not None else 0
-        return self.row_ids.nbytes + self.lengths.nbytes + self.moved.nbytes + self.moved_postings.nbytes + gone
+        documents = self.row_ids.nbytes + 2 * self.lengths.nbytes  # with their normalisers
+        return documents + self.moved.nbytes + self.moved_postings.nbytes + gone
 
     @cached_property
     def tokens(self) -> int:
@@ -110,11 +136,17 @@ class IndexedTexts:
         return row_ids[find_positions(self.row_ids, row_ids)[1]]
 
     def search(
-        self, table: Table, text: str, *, filter: str | None = None, limit: int | None = None
+        self,
+        table: Table,
+        text: str,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        filter_by_index: bool = True,
     ) -> tuple[NDArray[np.int64], Measures, float | None]:
         """Documents that share a token with the text, as positions, with Lance's scores: the best, if there is a limit.
         Others score at most the number returned last; None without others."""
-        rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
+        rows = matching_rows(table, self.column, text, filter=filter, limit=limit, filter_by_index=filter_by_index)
         positions, mask = find_positions(self.row_ids, row_ids_of(rows))
         scores = rows.column(SCORE).to_numpy().astype(np.float64)
         floor = None if limit is None or rows.num_rows < limit else float(scores.min())
@@ -124,21 +156,72 @@ class IndexedTexts:
         if (entry := self.terms.get(term.token)) is None:
             if len(self.terms) >= _REMEMBERED_TERMS:
                 self.terms.clear()
+                self.questions.clear()
             entry = self.terms[term.token] = self._look_up(table, term)
         return entry
 
-    def occurrences(self, table: Table, term: Term, filter: str | None) -> Occurrences:
-        """The documents that hold a term."""
-        positions, scores, _ = self.search(table, term.word, filter=filter)
-        return positions, self.frequencies(table, term, positions, scores)
+    def has_in_memory(self, table: Table, terms: Sequence[Term]) -> bool:
+        """Whether the occurrences of all terms are in memory, or should be. Listing them costs as much as many
+        questions about the best documents, so a term is listed once so many were asked about it."""
+        every = True
+        for term in terms:
+            if _OCCURRENCES.get((*self.name, term.token)) is not None:
+                continue
+            asked = self.questions[term.token] = self.questions.get(term.token, 0) + 1
+            bearable = asked * (_OCCURRENCES_PER_QUESTION + self.row_ids.size // _ROWS_PER_OCCURRENCE)
+            every = every and self.term(table, term).documents <= bearable
+        return every
 
-    def all_occurrences(self, table: Table, term: Term) -> Occurrences:
-        """The same for every document, remembered: for readers whose documents have to be counted."""
+    def occurrences(self, table: Table, term: Term) -> Occurrences:
+        """The documents that hold a term, remembered."""
         key = (*self.name, term.token)
         if (cached := _OCCURRENCES.get(key)) is not None:
             return cached
-        positions, frequencies = (part.astype(np.int32) for part in self.occurrences(table, term, None))
+        listed, scores, _ = self.search(table, term.word)
+        order = np.argsort(listed)  # neighbours in memory are then read together
+        positions = listed[order].astype(np.int32)
+        frequencies = self.frequencies(table, term, listed, scores)[order].astype(np.int32)
+        self.questions.pop(term.token, None)
         return _OCCURRENCES.keep(key, (positions, frequencies), positions.nbytes + frequencies.nbytes + 256)
+
+    def normalisers(self, average: float) -> Measures:
+        """Those of all documents for an average length, which stays the same as long as the corpus does."""
+        if (normalisers := self._normalisers.get(average)) is None:
+            normalisers = length_normalisers(self.lengths, average)
+            self._normalisers.clear()
+            self._normalisers[average] = normalisers
+        return normalisers
+
+    def id_ranks(self, table: Table, row_ids: RowIds) -> NDArray[np.int32] | None:
+        """The order of documents by entity id, as a number for each; None when it is not known. The order of all
+        documents is made once reading the ids of some has cost as much."""
+        positions, present = find_positions(self.row_ids, row_ids)
+        ranks = _ID_RANKS.get(self.name)
+        if ranks is None:
+            self.tied_rows += row_ids.size
+            if self.tied_rows * _ORDERED_PER_READ < self.row_ids.size or not present.all():
+                return None
+            self.tied_rows = 0
+            ranks = rank_ids(table.read(["id"], row_ids=True), self.row_ids).astype(np.int32)
+            _ID_RANKS.keep(self.name, ranks, ranks.nbytes + 256)
+        return ranks[positions] if present.all() else None
+
+    def mask_in_memory(self, table: Table, filter: str) -> Mask | None:
+        """The documents of this version that pass a filter, if that is known already."""
+        return _MASKS.get((*self.name, table.key, filter))
+
+    def mask(self, table: Table, filter: str, *, by_index: bool) -> Mask:
+        """The documents of this version that pass a filter, remembered: the columns of the filter are read, or their
+        indexes are asked."""
+        if (cached := self.mask_in_memory(table, filter)) is not None:
+            return cached
+        mask = is_member(self.row_ids, filtered_rows(table, filter, by_index=by_index))
+        return _MASKS.keep((*self.name, table.key, filter), mask, mask.nbytes + 2 * len(filter) + 256)
+
+    def note_share(self, filter: str, share: float) -> None:
+        if len(self.shares) >= _REMEMBERED_FILTERS:
+            self.shares.clear()
+        self.shares[filter] = share
 
     def frequencies(
         self, table: Table, term: Term, positions: NDArray[np.int64], scores: Measures
@@ -290,7 +373,7 @@ class Corpus:
         if (indexed := self.indexed) is not None:
 
             def occurrences(token: str) -> Occurrences:
-                return indexed.all_occurrences(self.table, terms[token])
+                return indexed.occurrences(self.table, terms[token])
 
             self.counted.append(VisibleTexts(indexed.row_ids, indexed.lengths, occurrences, visible))
             self.indexed = self._counted_in = None
