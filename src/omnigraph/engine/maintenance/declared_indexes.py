@@ -39,7 +39,9 @@ def declared_indexes(type_: TableType) -> list[indexes.IndexSpec]:
             options: Mapping[str, Any] = indexes.TEXT_INDEX_OPTIONS if kind is IndexKind.FULL_TEXT else {}
             if kind is IndexKind.VECTOR:
                 options = indexes.vector_index_options(prop.distance)
-            specs.append(indexes.IndexSpec(prop.column, _KINDS[kind], index_name(prop.column, kind), options))
+            vectors = prop.vector_index if kind is IndexKind.VECTOR else None
+            name = index_name(prop.column, kind)
+            specs.append(indexes.IndexSpec(prop.column, _KINDS[kind], name, options, vectors))
     return specs
 
 
