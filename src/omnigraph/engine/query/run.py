@@ -383,8 +383,9 @@ class _Run:
         if isinstance(plan.rank, ir.NearestRank):
             way = vector_search(plan.rank, limit, candidates, context)
             context.profiler.note(way.text)
+            candidates = way.candidates
             if way.is_approximate:
-                ranked = rank_scan(plan, limit, way.candidates, context)
+                ranked = rank_scan(plan, limit, candidates, context)
                 self._is_cut |= ranked.length == limit
                 yield ranked
                 return

@@ -7,7 +7,7 @@ query says `exact: true`. Rankings of rows that other operators found, and of al
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from omnigraph.api.values import count_noun
 from omnigraph.engine.query.context import ReadContext
@@ -15,6 +15,11 @@ from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates
 from omnigraph.engine.query.search.vectors import ApproximateSearch, approximate_search
 from omnigraph.language.catalog import IndexKind
 from omnigraph.language.query import ir
+from omnigraph.storage.tables.rows import row_ids_of
+
+# Of so few nodes that pass a filter all vectors are compared.
+_FEW_ROWS: Final = 16_384
+_FEW_SHARE: Final = 16
 
 
 class VectorSearch(NamedTuple):
@@ -34,12 +39,16 @@ def vector_search(
     reason = _reason_for_exactness(rank, field, limit, candidates, context)
     if reason is None:
         assert limit is not None
-        allowed, table, prop = replace(candidates, exact=False), context.table(field.owner), field.prop
-        search = approximate_search(table, prop.column, prop.distance, limit, allowed)
+        table, prop = context.table(field.owner), field.prop
+        matches = None if candidates.filter is None else table.count(candidates.filter)
+        search = approximate_search(table, prop.column, prop.distance, limit, matches)
+        if search is not None and matches is not None and matches <= min(_FEW_ROWS, table.state.rows // _FEW_SHARE):
+            rows = row_ids_of(table.read([], filter=candidates.filter, row_ids=True))
+            return VectorSearch(Candidates(rows=rows), f"nearest: exact, {count_noun(matches, 'node')} to compare")
         if search is not None:
-            return VectorSearch(allowed, _describe(search), True)
+            return VectorSearch(replace(candidates, probes=search.probes), _describe(search), True)
         reason = _reason_without_search(field)
-    return VectorSearch(replace(candidates, exact=True), f"nearest: exact, {reason}")
+    return VectorSearch(candidates, f"nearest: exact, {reason}")
 
 
 def describe_search(operator: ir.Rank, rank: ir.NearestRank, context: ReadContext) -> str:
@@ -75,6 +84,5 @@ def _reason_without_search(field: ir.PropertyValue) -> str:
 
 def _describe(search: ApproximateSearch) -> str:
     recall = "recall not measured yet" if search.recall is None else f"measured recall {search.recall:.2f}"
-    segments = len(search.source.segments)
-    where = f"{count_noun(search.probes, 'partition')} of {count_noun(segments, 'segment')} are looked at"
+    where = f"{count_noun(search.probes, 'partition')} of {count_noun(search.segments, 'segment')} are looked at"
     return f"nearest: approximate, {where} ({recall}); exact: true compares all vectors"

@@ -9,7 +9,6 @@ of the closest rows, and never gives fewer rows than there are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -48,10 +47,9 @@ _LOST_SQUARE: Final = 2.0**-126
 _SPARE_PROPOSALS: Final = 8
 DEFAULT_PROBES: Final = 32
 """Partitions that are looked at where the build of an index has not measured how many that takes."""
-# The limit that builds measure with: larger ones have rows in more partitions.
+# The limit that builds measure with. Larger ones have rows in more partitions: a hundred times in thirty times as many.
 _MEASURED_LIMIT: Final = 10
-# The nearest rows that pass a filter are farther apart.
-_FILTERED_PROBES: Final = 2
+_PROBE_GROWTH: Final = 0.75
 # From this share of the table on, reading every vector once is no slower than asking for so many.
 _SCAN_SHARE: Final = 4
 # Numbers of vectors that are measured between two questions whether to go on, and what each of them takes meanwhile.
@@ -87,12 +85,12 @@ def nearest(
     if not np.isfinite(query).all():
         raise BadRequestError("nearest needs a vector of finite numbers")
     closest = _Closest(metric, query, k, budget or MemoryBudget())
-    if k is None or _measures_all(table, k, candidates):
+    if k is None or candidates.rows is not None or _measures_all(table, k):
         return _measure(table, column, closest, candidates)
     if not VectorLengths.of(query.reshape(1, -1)).are_ordinary:
         return _measure(table, column, closest, candidates)
-    if (search := approximate_search(table, column, metric, k, candidates)) is not None:
-        ranked = _probe(table, column, closest, k, candidates, search)
+    if candidates.probes is not None:
+        ranked = _probe(table, column, closest, k, candidates)
         if ranked.values.size == k:
             return ranked
         return _measure(table, column, _Closest(metric, query, k, closest.budget), candidates)
@@ -113,33 +111,36 @@ def nearest(
     return _measure(table, column, closest, candidates)
 
 
-def _measures_all(table: Table, k: int, candidates: Candidates) -> bool:
+def _measures_all(table: Table, k: int) -> bool:
     """Whether so many rows of a table are wanted that searching costs as much as reading every vector."""
-    return candidates.rows is not None or k * _SCAN_SHARE >= table.state.rows
+    return k * _SCAN_SHARE >= table.state.rows
 
 
 class ApproximateSearch(NamedTuple):
-    """The index that a search asks, the partitions of each of its segments that it looks at before it may end, and the
-    recall that was measured when it was built."""
+    """How an approximate index is asked: how many segments it has, the partitions of each that are looked at before a
+    search may end, and the recall that was measured when it was built."""
 
-    source: ColumnIndex
+    segments: int
     probes: int
     recall: float | None
 
 
 def approximate_search(
-    table: Table, column: str, metric: Metric, k: int, candidates: Candidates
+    table: Table, column: str, metric: Metric, k: int, matches: int | None = None
 ) -> ApproximateSearch | None:
-    """How an approximate index is asked for `k` candidates; None where they are searched exactly."""
-    if candidates.exact or _measures_all(table, k, candidates):
+    """How the closest k rows are found, of `matches` rows that pass a filter; None without an approximate index, and
+    where so many rows are wanted that all are compared."""
+    if _measures_all(table, k):
         return None
     index = _index_of(table, column, metric, APPROXIMATE_INDEX_KIND)
     if index is None:
         return None
     record = index_record(table, index.name)
     probes, recall = (DEFAULT_PROBES, None) if record is None else (record.probes, record.recall)
-    scale = math.sqrt(max(1.0, k / _MEASURED_LIMIT)) * (1 if candidates.filter is None else _FILTERED_PROBES)
-    return ApproximateSearch(index, math.ceil(probes * scale), recall)
+    # The k closest of a tenth of the rows are as far apart as the 10 k closest of all.
+    wanted = k if matches is None else k * table.state.rows / max(1, matches)
+    scale = max(1.0, wanted / _MEASURED_LIMIT) ** _PROBE_GROWTH
+    return ApproximateSearch(len(index.segments), int(probes * scale), recall)
 
 
 def _index_of(table: Table, column: str, metric: Metric, kind: str) -> ColumnIndex | None:
@@ -148,14 +149,20 @@ def _index_of(table: Table, column: str, metric: Metric, kind: str) -> ColumnInd
     return index if index is not None and index.parameters.get("metric_type", "").lower() == metric.value else None
 
 
-def _probe(
-    table: Table, column: str, closest: _Closest, k: int, candidates: Candidates, search: ApproximateSearch
-) -> RankedRows:
+def _probe(table: Table, column: str, closest: _Closest, k: int, candidates: Candidates) -> RankedRows:
     """The k closest that an approximate index proposes, and the rows outside it. More are asked for than are wanted,
     because its distances have errors."""
-    count = k + max(_SPARE_PROPOSALS, k // 4)
-    metric, query, (index, probes, _) = closest.metric.value, closest.query, search
-    rows = nearest_rows(table, column, query, count, metric, filter=candidates.filter, index=index, probes=probes)
+    metric, count = closest.metric, k + max(_SPARE_PROPOSALS, k // 4)
+    rows = nearest_rows(
+        table,
+        column,
+        closest.query,
+        count,
+        metric.value,
+        filter=candidates.filter,
+        index=_index_of(table, column, metric, APPROXIMATE_INDEX_KIND),
+        probes=candidates.probes,
+    )
     return closest.take(rows, column).rank(table)
 
 
