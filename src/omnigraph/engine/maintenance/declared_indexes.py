@@ -49,6 +49,11 @@ def index_name(column: str, kind: IndexKind) -> str:
     return f"{column}_{kind.value}"
 
 
+def kind_of(spec: indexes.IndexSpec) -> str:
+    """The kind that a schema asks for, as users know it."""
+    return next(kind.value for kind, built in _KINDS.items() if built == spec.kind)
+
+
 def pending_properties(type_: TableType, pending: Iterable[PendingIndex]) -> list[PendingProperty]:
     """Pending indexes by the names that users know."""
     names = {prop.column: prop.name for prop in type_.property_list}

@@ -115,6 +115,37 @@ def most_partitions(table: Table, spec: IndexSpec) -> int:
     return partition_count(spec, max(sizes, default=0), table.state.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """An index as a version has it: what it covers, its size where that is known, and what was measured of it."""
+
+    kind: str
+    rows: IndexCoverage
+    bytes: int | None
+    is_outdated: bool
+    record: VectorIndexRecord | None
+    is_measured: bool
+    """Whether the record is of these segments."""
+
+
+def stored_index(table: Table, spec: IndexSpec) -> StoredIndex | None:
+    """A declared index as it is stored; None before it is built. Reads the manifest alone."""
+    index = next((each for each in table._described_indexes() if each.name == spec.name), None)
+    if index is None:
+        return None
+    record = index_record(table, spec.name)
+    covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}
+    sizes = [segment.size_bytes for segment in index.segments]
+    return StoredIndex(
+        kind=index.index_type.upper(),
+        rows=_coverage(table, covered),
+        bytes=None if None in sizes else sum(sizes),
+        is_outdated=is_outdated(table, spec),
+        record=record,
+        is_measured=record is not None and record.segments == segment_ids(table, spec.name),
+    )
+
+
 def segment_ids(table: Table, name: str) -> tuple[str, ...]:
     """The segments of an index, in a fixed order."""
     return tuple(sorted(str(segment.uuid) for segment in stored_indexes(table).get(name, ())))
@@ -194,6 +225,10 @@ def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexC
         for segment in index.segments
         for fragment in segment.fragment_ids
     }
+    return _coverage(table, covered)
+
+
+def _coverage(table: Table, covered: Collection[int]) -> IndexCoverage:
     rows = {f.fragment_id: f.metadata.num_rows for f in table._fragments()}
     indexed = sum(count for fragment, count in rows.items() if fragment in covered)
     return IndexCoverage(indexed, sum(rows.values()) - indexed)
