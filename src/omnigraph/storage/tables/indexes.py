@@ -276,8 +276,9 @@ def is_outdated(table: Table, spec: IndexSpec) -> bool:
             metric = str(index.details.get("metric_type", "")).lower()
             if index.index_type.upper() != spec.kind or metric != spec.options["metric"]:
                 return True
-    is_approximate = spec.kind == APPROXIMATE_INDEX_KIND
-    return is_approximate and record is not None and record.partitions != declared.partitions
+    if spec.kind != APPROXIMATE_INDEX_KIND or record is None or record.partitions == declared.partitions:
+        return False
+    return record.segments == segment_ids(table, spec.name)  # of segments that nobody has measured it says nothing
 
 
 def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index | None:
