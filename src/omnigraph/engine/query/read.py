@@ -34,6 +34,7 @@ from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import OperatorProfile as MeasuredOperator
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
+from omnigraph.engine.query.search.approximation import describe_search
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
 from omnigraph.engine.query.traversal.neighbours import fetch_topologies
@@ -176,6 +177,9 @@ def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
                     yield f"in the scan{of_type}: {pushed}"
                 if rest:
                     yield f"on values{of_type}: {len(rest)} predicates"
+        case ir.Rank(rank=ir.NearestRank() as rank):
+            if context.visibility.is_unrestricted:  # the size of a table would tell of its other rows
+                yield describe_search(operator, rank, context)
         case ir.Expand() | ir.ExpandWalk() | ir.PathExpand():
             by_cost = context.mode is TraversalMode.AUTO
             yield f"neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"

@@ -15,14 +15,14 @@ from typing import Any, Final, NamedTuple
 from lance import LanceOperation
 from lance.dataset import Index
 
-from omnigraph.storage.models import TableState
+from omnigraph.storage.models import TableState, VectorIndexRecord
 from omnigraph.storage.tables.indexes import (
     EXTREME_VECTORS,
-    VECTOR_INDEX_KIND,
     IndexSpec,
     build_segment,
     covered_fragments,
     index_need,
+    index_records,
     stored_indexes,
 )
 from omnigraph.storage.tables.lance_metadata import FragmentRewrite, rewrite_fragments
@@ -61,13 +61,23 @@ class IndexChange(NamedTuple):
         return LanceOperation.CreateIndex(self.segments, self.replaced)
 
 
+class IndexMeasures(NamedTuple):
+    """What was measured of approximate indexes, by their names."""
+
+    records: dict[str, VectorIndexRecord]
+
+    @property
+    def operation(self) -> Any:
+        return index_records(self.records)
+
+
 @dataclass(frozen=True, slots=True)
 class MaintenanceWork:
     """The result of maintenance on one version of a table, and its steps, which can be replayed on another version."""
 
     base: TableState
     staged: StagedTable
-    steps: tuple[IndexChange | FragmentRewrite, ...] = ()
+    steps: tuple[IndexChange | FragmentRewrite | IndexMeasures, ...] = ()
     fragments_removed: int = 0
     fragments_added: int = 0
     pending: tuple[PendingIndex, ...] = ()
@@ -183,7 +193,7 @@ class TableMaintenance:
         """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
         table = self._reader.open(state)
         fills, coverage = fragment_fills(table), covered_fragments(table)
-        covered = [coverage.get(spec.name, set()) for spec in specs if spec.kind != VECTOR_INDEX_KIND]
+        covered = [coverage.get(spec.name, set()) for spec in specs if not spec.is_vector]
         return TableCondition(
             rows=state.rows,
             small_fragments=sum(fill.is_small for fill in fills),
@@ -203,8 +213,7 @@ class TableMaintenance:
         replayed = replace(work, base=base, staged=StagedTable(base), steps=(), files=_files(self._reader.open(base)))
         for step in work.steps:
             table = self._reader.open(replayed.staged.state)
-            fits = _holds_unchanged(table, step) if isinstance(step, FragmentRewrite) else _has_files(table, work, step)
-            if not fits:
+            if not _fits(table, work, step):
                 return None
             replayed = self._apply(replayed, step)
         return replayed
@@ -234,7 +243,11 @@ class TableMaintenance:
                 table = self._reader.open(work.staged.state)
         return work
 
-    def _apply(self, work: MaintenanceWork, step: IndexChange | FragmentRewrite) -> MaintenanceWork:
+    def keep_measures(self, work: MaintenanceWork, records: Mapping[str, VectorIndexRecord]) -> MaintenanceWork:
+        """Work with what was measured of its indexes, which every later version of the table has too."""
+        return self._apply(work, IndexMeasures(dict(records)))
+
+    def _apply(self, work: MaintenanceWork, step: IndexChange | FragmentRewrite | IndexMeasures) -> MaintenanceWork:
         if not any(step):
             return work
         staged = self._staging.apply(work.staged.state, step.operation)
@@ -247,6 +260,16 @@ def _files(table: Table) -> dict[int, tuple[str, ...]]:
 
 def _segments(table: Table) -> list[Index]:
     return [segment for segments in stored_indexes(table).values() for segment in segments]
+
+
+def _fits(table: Table, work: MaintenanceWork, step: IndexChange | FragmentRewrite | IndexMeasures) -> bool:
+    """Whether a step of some work may be done on another version of the table."""
+    match step:
+        case FragmentRewrite():
+            return _holds_unchanged(table, step)
+        case IndexChange():
+            return _has_files(table, work, step)
+    return True
 
 
 def _holds_unchanged(table: Table, rewritten: FragmentRewrite) -> bool:

@@ -187,12 +187,16 @@ def nearest_rows(
     *,
     filter: str | None,
     index: ColumnIndex | None,
+    probes: int | None = None,
 ) -> pa.Table:
     """The k rows closest by Lance's single precision arithmetic, with their vectors, `_rowid` and `_distance`. Uses
-    `index` when given, all of its partitions and every row outside it; rows without a vector are left out."""
+    `index` when given, all of its partitions and every row outside it; rows without a vector are left out. With
+    `probes`, so many partitions of each segment are looked at, and more while fewer than k rows pass the filter."""
     asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
-    if index is not None:
+    if index is not None and probes is None:
         asked["nprobes"] = _EVERY_PARTITION
+    elif probes is not None:
+        asked |= {"minimum_nprobes": probes, "refine_factor": 1}
     with table.reading():
         scanner = table._dataset.scanner(
             columns=[column, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True

@@ -34,6 +34,8 @@ class Candidates:
 
     filter: str | None = None
     rows: RowIds | None = None
+    probes: int | None = None
+    """How many partitions of an approximate index of vectors are looked at; None asks for the closest of all rows."""
 
     def read(self, table: Table, columns: list[str]) -> pa.Table:
         """The candidates with some of their columns and `_rowid`, in any order."""
