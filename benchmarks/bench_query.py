@@ -11,6 +11,7 @@ after commits.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from benchmarks.contest import (
     running,
 )
 from benchmarks.graph_files import Questions
-from benchmarks.graph_omnigraph import QUERIES
+from benchmarks.graph_omnigraph import QUERIES, OmniGraph
 from benchmarks.graph_stores import graph_systems, stored_graphs
 from benchmarks.graph_systems import (
     IN_ORDER,
@@ -97,6 +98,10 @@ def measure(report: Report, options: argparse.Namespace, folder: Path) -> None:
             threads(report, systems, questions)
         before_the_adjacency(report, chosen, copy, questions)
         new_processes(report, chosen, copy, questions)
+    if importlib.util.find_spec("moto") is None:
+        print("the requests to S3 are left out: pip install 'moto[s3,server]' boto3", flush=True)
+    else:
+        cold_on_s3(report, folder, min(options.scale, 1.0))
 
 
 def warm(report: Report, systems: Sequence[Running], questions: Questions, *, long: bool) -> None:
@@ -179,6 +184,30 @@ def new_processes(report: Report, chosen: Sequence[type[GraphSystem]], folder: P
                 report.add(by_command, system, times)  # it is also what they need instead of our command
     lookups = [command(query_command(folder / OURS, questions.key())) for _ in range(rounds + 1)]
     report.add(by_command, OURS, lookups[1:], goal=Goal(400, "ms"))
+
+
+def cold_on_s3(report: Report, folder: Path, scale: float) -> None:
+    """Requests and rounds of a process that opens a graph and asks once. They don't depend on the size of the graph, of
+    which there is at most scale 1, because the server keeps it in memory."""
+    report.heading("a new process on S3, counted at the server")
+    built = stored_graphs(folder, scale, [OmniGraph])
+    key = json.dumps(Questions(built).params("k"))
+    with copied([OmniGraph], built, PEOPLE, KNOWS) as copy:
+        store = str(place(OmniGraph, copy))
+
+        def count(case: str, name: str, requests: Goal | None, rounds: Goal | None) -> None:
+            counted = json.loads(command([sys.executable, "-m", "benchmarks.cold_store", store, name, key]).answer)
+            report.add_value(f"{case}, requests", OURS, counted["requests"], "requests", requests)
+            report.add_value(f"{case}, serial rounds", OURS, counted["rounds"], "rounds", rounds)
+
+        requests, rounds = Goal(14, "requests"), Goal(7, "rounds")
+        count("key lookup, cold on S3", "person", requests, rounds)
+        count("1 hop, cold on S3", "hops1", requests, rounds)
+        count("2 hops, cold on S3", "hops2", None, None)
+        with running(OmniGraph, copy) as system:
+            system.ask("open")
+            system.ask("read", "paths", [{}])
+        count("1 hop, cold on S3, stored adjacency", "hops1", requests, rounds)
 
 
 def program(contender: type[GraphSystem], folder: Path, name: str, params: Params) -> list[str]:

@@ -2,15 +2,14 @@
 
     python -m benchmarks search [--scale 1] [--rounds 15] [--folder DIR] [--json FILE]
 
-Scale 1 is 50,000 documents. Needs `pip install lancedb`; without it only our own figures are shown. A question is a
-whole one: from the text and the vector to the ids and titles of the best ten as Python values. Recall is measured
-against the exact answer, which the vectors themselves give.
+Scale 1 is 50,000 documents; a larger scale has these and as many times more, 500,000 at most. Needs `pip install
+lancedb`; without it only our own figures are shown. A question is a whole one: from the text and the vector to the ids
+and titles of the best ten as Python values. Recall is measured against the exact answer, from the vectors themselves.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,14 @@ import pyarrow.parquet as pq
 
 from benchmarks.contest import Running, all_running, installed, place, running
 from benchmarks.report import Goal, Report
-from benchmarks.search_systems import ALL_SHELVES, BEST, DIMENSION, DOCUMENTS, SYSTEMS
+from benchmarks.search_systems import ALL_SHELVES, BEST, DIMENSION, DOCUMENTS, SYSTEMS, SearchSystem
 
 DOCUMENTS_AT_SCALE_1 = 50_000
 VOCABULARY = 50_000
 ROUNDS = 15
 GOAL = Goal(1.2)
+SCALES = (1, 10)
+"""The numbers of documents, as far as the scale of the run goes."""
 SHELVES = {"": ALL_SHELVES, ", half of the rows": 50, ", 2% of the rows": 2}
 
 
@@ -63,31 +64,38 @@ def make_file(folder: Path, count: int) -> None:
 
 def measure(report: Report, options: argparse.Namespace, folder: Path) -> None:
     chosen = installed(SYSTEMS)
-    files = folder / f"search-{options.scale:g}"
-    files.mkdir(exist_ok=True)
-    if not (files / DOCUMENTS).exists():
-        make_file(files, round(DOCUMENTS_AT_SCALE_1 * options.scale))
-    count = pq.read_metadata(files / DOCUMENTS).num_rows
-    report.begin("search", options.rounds or ROUNDS, chosen, f"{count:,} documents of {DIMENSION} dimensions")
+    counts = sorted({round(DOCUMENTS_AT_SCALE_1 * min(options.scale, scale)) for scale in SCALES})
+    sizes = " and ".join(f"{count:,}" for count in counts)
+    report.begin("search", options.rounds or ROUNDS, chosen, f"{sizes} documents of {DIMENSION} dimensions")
+    for count in counts:
+        files = folder / f"search-{count}"
+        files.mkdir(exist_ok=True)
+        if not (files / DOCUMENTS).exists():
+            make_file(files, count)
+        build(report, chosen, files, count)
+        with all_running(chosen, files) as systems:
+            compare(report, systems, files, f", {count:,}")
+
+
+def build(report: Report, chosen: Sequence[type[SearchSystem]], files: Path, count: int) -> None:
+    """Once per folder; only then it is measured, too."""
+    report.heading(f"build of {count:,} documents and their indexes")
     for contender in chosen:
         if not place(contender, files).exists():
-            print(f"- building the store of {contender.name}", file=sys.stderr, flush=True)
             with running(contender, files) as system:
-                built = system.ask("build")
-            report.add(f"build of {count:,} documents", contender.name, [built])
-    with all_running(chosen, files) as systems:
-        compare(report, systems, files)
+                report.add(f"build of {count:,} documents", contender.name, [system.ask("build")])
 
 
-def compare(report: Report, systems: Sequence[Running], files: Path) -> None:
+def compare(report: Report, systems: Sequence[Running], files: Path, size: str) -> None:
     table = pq.read_table(files / DOCUMENTS, columns=["vector", "shelf", "slug"])
     stored = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, DIMENSION)
     drawn = np.random.default_rng(7)
     noise = drawn.standard_normal((report.rounds + 1, DIMENSION), dtype=np.float32) / 10
     vectors = stored[drawn.integers(0, len(stored), len(noise))] + noise
     asked = [[float(x) for x in vector] for vector in vectors]
-    for among, shelf in SHELVES.items():
-        report.heading(f"the best {BEST}{among or ', all rows'}")
+    for shelves, shelf in SHELVES.items():
+        among = shelves + size
+        report.heading(f"the best {BEST}{among}")
         chosen = np.flatnonzero(table["shelf"].to_numpy() < shelf)
         recall(report, systems, asked, shelf, nearest(vectors, stored, chosen, table["slug"]), among)
         # Ties and approximation order answers differently, so they are not compared one by one.

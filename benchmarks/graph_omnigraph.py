@@ -115,6 +115,9 @@ with omnigraph.open(store) as graph:
     def load_edges(self) -> None:
         self._load_file("Knows", KNOWS, {"source_slug": "from", "target_slug": "to"})
 
+    def load_json_edges(self, file: Path) -> None:
+        self.graph.load(file, type="Knows", mode="append")
+
     def build_indexes(self) -> None:
         self.graph.maintenance.optimize()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.contest import THREADS
@@ -126,9 +127,15 @@ rows = duckdb.connect(store).execute(text, params).fetchall()
         self.connection.execute(f"INSERT INTO person({columns}) SELECT {columns} FROM '{self.data / PEOPLE}'")
 
     def load_edges(self) -> None:
+        self._load_ends(f"SELECT source_slug AS source, target_slug AS target FROM '{self.data / KNOWS}'")
+
+    def load_json_edges(self, file: Path) -> None:
+        self._load_ends(f"""SELECT "from" AS source, "to" AS target FROM '{file}'""")
+
+    def _load_ends(self, ends: str) -> None:
         self.connection.execute(
-            f"INSERT INTO knows SELECT a.number, b.number FROM '{self.data / KNOWS}' k"
-            " JOIN person a ON a.slug = k.source_slug JOIN person b ON b.slug = k.target_slug ORDER BY a.number"
+            f"INSERT INTO knows SELECT a.number, b.number FROM ({ends}) k"
+            " JOIN person a ON a.slug = k.source JOIN person b ON b.slug = k.target ORDER BY a.number"
         )
 
     def build_indexes(self) -> None:

@@ -102,6 +102,10 @@ class GraphSystem(Contender):
         """From the keys of the people."""
         raise NotImplementedError
 
+    def load_json_edges(self, file: Path) -> None:
+        """The same from lines of JSON, with the members `from` and `to`."""
+        raise NotOfferedError("does not load lines of JSON without an extension")
+
     def build_indexes(self) -> None: ...
 
     def build(self) -> None:

@@ -93,7 +93,7 @@ class Report:
         self._heading = text
         print(f"- {text}", file=sys.stderr, flush=True)
 
-    def add(self, case: str, system: str, timed: Sequence[Timed], parts: int = 1, goal: Goal | None = None) -> None:
+    def add(self, case: str, system: str, timed: Sequence[Timed], parts: float = 1, goal: Goal | None = None) -> None:
         """The medians of one system in one case, of which each run consisted of that many alike parts."""
         if (refused := next((t.refused for t in timed if t.refused is not None), None)) is not None:
             self._keep(Figure(self._benchmark, self._heading, case, system, refused=refused), goal)
