@@ -30,7 +30,7 @@ from benchmarks.contest import (
     running,
 )
 from benchmarks.graph_files import Questions
-from benchmarks.graph_omnigraph import QUERIES, OmniGraph
+from benchmarks.graph_omnigraph import OmniGraph
 from benchmarks.graph_stores import graph_systems, stored_graphs
 from benchmarks.graph_systems import (
     IN_ORDER,
@@ -219,5 +219,5 @@ def program(contender: type[GraphSystem], folder: Path, name: str, params: Param
 
 def query_command(store: Path, key: str) -> list[str]:
     start = "import sys; from omnigraph.cli.main import main; sys.exit(main())"
-    words = ["query", "-e", QUERIES, "person", "--params", json.dumps({"k": key}), "--store", str(store)]
+    words = ["query", "-e", OmniGraph.text("person"), "--params", json.dumps({"k": key}), "--store", str(store)]
     return [sys.executable, "-c", start, *words]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.contest import Running, all_running, installed, place, running
+from benchmarks.contest import Running, all_running, built, installed
 from benchmarks.report import Goal, Report
 from benchmarks.search_systems import ALL_SHELVES, BEST, DIMENSION, DOCUMENTS, SYSTEMS, SearchSystem
 
@@ -81,9 +81,8 @@ def build(report: Report, chosen: Sequence[type[SearchSystem]], files: Path, cou
     """Once per folder; only then it is measured, too."""
     report.heading(f"build of {count:,} documents and their indexes")
     for contender in chosen:
-        if not place(contender, files).exists():
-            with running(contender, files) as system:
-                report.add(f"build of {count:,} documents", contender.name, [system.ask("build")])
+        if timed := built(contender, files, DOCUMENTS):
+            report.add(f"build of {count:,} documents", contender.name, [timed])
 
 
 def compare(report: Report, systems: Sequence[Running], files: Path, size: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.support.s3 import S3Server
 
-from benchmarks.graph_omnigraph import QUERIES
+from benchmarks.graph_omnigraph import OmniGraph
 
 BUCKET = "cold"
 
@@ -31,7 +31,7 @@ def count(store: Path, name: str, params: dict[str, Any]) -> dict[str, int]:
         server.create_bucket(BUCKET)
         upload(server, store)
         with server.logged() as log, server.in_rounds(), omnigraph.open(f"s3://{BUCKET}/{store.name}") as graph:
-            rows = graph.query(QUERIES, name, params).to_dicts()
+            rows = graph.query(OmniGraph.text(name), name, params).to_dicts()
             # Whatever is still under way in the background delays nobody.
             counted = {"requests": len(log), "rounds": log.serial_rounds()}
         assert rows

@@ -154,6 +154,12 @@ def place(contender: type[Contender], folder: Path) -> Path:
     return folder / contender.name.replace(", ", "-").replace(" ", "-")
 
 
+def stored(contender: type[Contender], folder: Path) -> list[Path]:
+    """The files and folders of a contender there."""
+    data = place(contender, folder)
+    return [path for path in (data, *(data.with_name(data.name + log) for log in (".wal", "-wal"))) if path.exists()]
+
+
 @contextlib.contextmanager
 def running(contender: type[Contender], folder: Path) -> Iterator[Running]:
     """One contender in a new process, not opened."""
@@ -180,11 +186,10 @@ def copied(contenders: Sequence[type[Contender]], folder: Path, *shared: str) ->
     with tempfile.TemporaryDirectory(prefix="copy-", dir=folder) as name:
         copy = Path(name)
         for contender in contenders:
-            built = place(contender, folder)
-            for path in (built, *(built.with_name(built.name + log) for log in (".wal", "-wal"))):
+            for path in stored(contender, folder):
                 if path.is_dir():
                     shutil.copytree(path, copy / path.name)
-                elif path.exists():
+                else:
                     shutil.copy2(path, copy / path.name)
             contender.forget_derived(place(contender, copy))
         for file in shared:
@@ -204,6 +209,19 @@ def command(words: Sequence[str]) -> Timed:
     if done.returncode:
         sys.exit(f"{words[0]} failed: {done.stderr}")
     return Timed(done.stdout, wall, cpu)
+
+
+def built(contender: type[Contender], folder: Path, *files: str) -> Timed | None:
+    """Build the data of a contender, unless it is there. An interrupted build leaves nothing."""
+    if stored(contender, folder):
+        return None
+    print(f"- building the store of {contender.name}", file=sys.stderr, flush=True)
+    with copied([], folder, *files) as unfinished:
+        with running(contender, unfinished) as system:
+            timed = system.ask("build")
+        for path in stored(contender, unfinished):
+            path.rename(folder / path.name)
+    return timed
 
 
 def in_turns(systems: Sequence[Any], seed: str, rounds: int) -> Iterator[tuple[int, Any]]:

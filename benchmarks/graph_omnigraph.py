@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -95,7 +96,7 @@ with omnigraph.open(store) as graph:
 
     @classmethod
     def text(cls, name: str) -> str:
-        return QUERIES
+        return next(text for text in re.split(r"^(?=query )", QUERIES, flags=re.M) if text.startswith(f"query {name}("))
 
     @classmethod
     def version(cls) -> str:

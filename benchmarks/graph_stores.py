@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.contest import installed, place, running
+from benchmarks.contest import built, installed
 from benchmarks.graph_cypher import Kuzu, Ladybug
 from benchmarks.graph_files import PEOPLE_AT_SCALE_1, make_files
 from benchmarks.graph_omnigraph import OmniGraph
@@ -34,8 +34,5 @@ def stored_graphs(folder: Path, scale: float, chosen: Sequence[type[GraphSystem]
     """The folder with the files of that scale and the store of each system."""
     files = graph_files(folder, scale)
     for contender in chosen:
-        if not place(contender, files).exists():
-            print(f"- building the store of {contender.name}", file=sys.stderr, flush=True)
-            with running(contender, files) as system:
-                system.ask("build")
+        built(contender, files, PEOPLE, KNOWS)
     return files

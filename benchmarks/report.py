@@ -1,5 +1,9 @@
 """What comparisons measured: a table for each benchmark, and a summary of ours beside the best peer and the goal.
 
+    python -m benchmarks.report FIGURES [EARLIER]
+
+prints the summary of a file that `--json` wrote, beside our figures of an earlier run.
+
 A figure is the median over the rounds. Ratios are made of CPU, which is what a question costs, on a busy machine too;
 wall seconds stand beside it. Where a case is about throughput, its goal says that wall seconds count.
 """
@@ -85,6 +89,7 @@ class Report:
 
     def begin(self, benchmark: str, rounds: int, chosen: Sequence[type[Contender]], facts: str) -> None:
         self._benchmark, self.rounds = benchmark, rounds
+        self.facts = self.facts or [machine()]
         versions = ", ".join(f"{contender.name} {contender.version()}" for contender in chosen)
         self.facts.append(f"{benchmark}: {facts}; {versions}; medians of {rounds} rounds")
         self.only_shown += [c.name for c in chosen if not c.sets_goals and c.name not in self.only_shown]
@@ -154,11 +159,21 @@ class Report:
                 shown = "\n".join(f"{label}: {text[:400]}" for label, text in texts.items())
                 sys.exit(f"{case}: the answers differ\n{shown}")
 
+    @classmethod
+    def read(cls, path: Path) -> Report:
+        """What `save` wrote."""
+        document = json.loads(path.read_text())
+        report = cls([Figure(**figure) for figure in document["figures"]])
+        report.goals = {(goal.pop("benchmark"), goal.pop("case")): Goal(**goal) for goal in document["goals"]}
+        report.facts, report.only_shown = document["facts"], document["only_shown"]
+        return report
+
     def save(self, path: Path) -> None:
         figures = [asdict(figure) for figure in self.figures]
+        goals = [{"benchmark": name, "case": case, **asdict(goal)} for (name, case), goal in self.goals.items()]
         summary = [asdict(line) for line in self.summary()]
-        document = {"machine": machine(), "facts": self.facts, "figures": figures, "summary": summary}
-        path.write_text(json.dumps(document, indent=1))
+        facts = {"facts": self.facts, "only_shown": self.only_shown}
+        path.write_text(json.dumps({**facts, "figures": figures, "goals": goals, "summary": summary}, indent=1))
 
     def summary(self) -> Iterator[Line]:
         """Every case of ours, beside the best peer or the case that its goal names."""
@@ -197,17 +212,23 @@ class Report:
         for reason in dict.fromkeys(f"{f.system}, {f.case}: {f.refused}" for f in figures if f.refused):
             print(f"\n{reason}")
 
-    def print_summary(self) -> None:
-        print("\n" + "\n".join([machine(), *self.facts]) + "\n")
-        _print_row("work", "ours", "best peer", "", "ratio", "goal", "", *self.only_shown)
-        _print_row("---", "---:", "---:", "---", "---:", "---", "---", *("---:" for _ in self.only_shown))
-        for line in self.summary():
+    def print_summary(self, earlier: Report | None = None) -> None:
+        before = {(line.benchmark, line.case): line.ours for line in earlier.summary()} if earlier else {}
+        print("\n" + "\n".join(self.facts) + "\n")
+        more = ["before"] if earlier else []
+        numbers = ["---:"] * len(self.only_shown)
+        _print_row("work", *more, "ours", "best peer", "", "ratio", "goal", "", *self.only_shown)
+        _print_row("---", *["---:"] * len(more), "---:", "---:", "---", "---:", "---", "---", *numbers)
+        lines = list(self.summary())
+        for line in lines:
             theirs = "" if line.theirs is None else f"{_number(line.theirs)} {line.unit}"
             ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
-            mark = "ABOVE" if line.above else ""
+            cells = [_number(before.get((line.benchmark, line.case)))] if earlier else []
+            cells += [f"{_number(line.ours)} {line.unit}", theirs, line.peer, ratio, line.goal]
             shown = [_number(line.only_shown.get(system)) for system in self.only_shown]
-            ours = f"{_number(line.ours)} {line.unit}"
-            _print_row(line.case, ours, theirs, line.peer, ratio, line.goal, mark, *shown)
+            _print_row(line.case, *cells, "ABOVE" if line.above else "", *shown)
+        above, judged = ([line for line in lines if line.above in whether] for whether in ((True,), (True, False)))
+        print(f"\n{len(above)} of {len(judged)} figures are above their goal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,3 +264,8 @@ def _number(value: float | None) -> str:
 
 def _print_row(*cells: str) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    latest, *first = (Report.read(Path(word)) for word in sys.argv[1:])
+    latest.print_summary(*first)

@@ -95,7 +95,7 @@ def test_a_report_shows_medians_and_reasons(capsys: pytest.CaptureFixture[str], 
     assert "others, lookup: does not offer this" in capsys.readouterr().out
 
 
-def test_a_summary_compares_with_the_best_peer_and_the_goal() -> None:
+def test_a_summary_compares_with_the_best_peer_and_the_goal(tmp_path: Path) -> None:
     report = Report()
     report.begin("query", 3, [Sqlite], "a small graph")
     for system, seconds in {"omnigraph": 0.02, "duckdb": 0.04, "kuzu": 0.01, "sqlite": 0.001}.items():
@@ -103,6 +103,8 @@ def test_a_summary_compares_with_the_best_peer_and_the_goal() -> None:
     report.add("after an update", "omnigraph", timed(0.03), goal=Goal(1.2, beside="lookup"))
     report.add_value("cold open", "omnigraph", 12, "requests", Goal(14, "requests"))
     lookup, after, cold = report.summary()
+    report.save(tmp_path / "figures.json")
+    assert list(Report.read(tmp_path / "figures.json").summary()) == [lookup, after, cold]
     assert (lookup.peer, lookup.ratio, lookup.above, lookup.only_shown) == ("kuzu", 2.0, True, {"sqlite": 1.0})
     assert (after.peer, after.ratio, after.above) == ("lookup", pytest.approx(1.5), True)
     assert (cold.ours, cold.ratio, cold.above) == (12, None, False)
