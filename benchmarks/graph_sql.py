@@ -20,11 +20,7 @@ TABLES = (
     "CREATE TABLE knows(source INTEGER NOT NULL, target INTEGER NOT NULL)",
 )
 KEY = "CREATE UNIQUE INDEX person_slug ON person(slug)"
-INDEXES = (
-    "CREATE INDEX person_mail ON person(mail)",
-    "CREATE INDEX knows_source ON knows(source)",
-    "CREATE INDEX knows_target ON knows(target)",
-)
+MAIL = "CREATE INDEX person_mail ON person(mail)"
 PROPERTIES = ("slug", "mail", "age", "city")
 INSERT_ONE = "INSERT INTO person(slug, mail, age, city) VALUES ($slug, $mail, $age, $city)"
 
@@ -108,6 +104,7 @@ import duckdb
 rows = duckdb.connect(store).execute(text, params).fetchall()
 """
     TEXTS = texts("JOIN")
+    INDEXES = (MAIL, "CREATE INDEX knows_source ON knows(source)", "CREATE INDEX knows_target ON knows(target)")
     session: DuckDbSession
 
     @classmethod
@@ -139,7 +136,7 @@ rows = duckdb.connect(store).execute(text, params).fetchall()
         )
 
     def build_indexes(self) -> None:
-        for text in (KEY, *INDEXES):
+        for text in (KEY, *self.INDEXES):
             self.connection.execute(text)
         self.connection.execute("CHECKPOINT")
 
@@ -205,8 +202,11 @@ rows = sqlite3.connect(store).execute(text, params).fetchall()
 """
     # Its way of saying which side is looked up for each row of the other; it can't know how few rows a level has.
     TEXTS = texts("CROSS JOIN")
+    # Those of the friendships have all that a traversal reads.
     INDEXES = (
-        *INDEXES,
+        MAIL,
+        "CREATE INDEX knows_source ON knows(source, target)",
+        "CREATE INDEX knows_target ON knows(target, source)",
         "CREATE INDEX person_city ON person(city, age DESC, slug)",
         "CREATE INDEX person_age ON person(age DESC, slug)",
     )
