@@ -1,8 +1,9 @@
 """What starting the command line costs, beside importing the library that every query needs.
 
 CPU of whole processes, user and system, all threads; medians of rounds in which every command has its turn, so that a
-busy machine is busy for all of them. The budgets are ratios and one figure: `--help` and `version` are for people who
-wait, a query must not notice the program around it.
+busy machine is busy for all of them. The budgets are ratios to `import lance`, which imports pandas where it is
+installed, and one figure: `--help` and `version` are for people who wait, what is in the log alone needs no Lance, and
+a query must not notice the program around it. Tests count modules instead, which no machine changes.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import tempfile
 from pathlib import Path
 
 MOST_SECONDS_OF_HELP = 0.150
-MOST_FOR_A_QUERY = 1.15
 LANCE = "import lance"
+MOST_OF_LANCE = {"branch list": 0.3, "commit list": 0.4, "list_branches()": 0.4, "query": 0.9, "open, query": 1.7}
 
 SCHEMA = "node Person { name: String @key  age: I32? }\n"
 RECORD = '{"type":"Person","data":{"name":"Ada","age":36}}\n'
 QUERY = "query age($name: String) { match { $p: Person { name: $name } } return { $p.age as age } }"
+OPEN = "import omnigraph; graph = omnigraph.open('g.omni'); "
 
 
 def cpu_of(command: list[str], folder: Path) -> float:
@@ -41,7 +43,11 @@ def commands() -> dict[str, list[str]]:
         LANCE: [sys.executable, "-c", "import lance"],
         "--help": [*omnigraph, "--help"],
         "version": [*omnigraph, "version"],
+        "branch list": [*omnigraph, "branch", "list", "--store", "g.omni"],
+        "commit list": [*omnigraph, "commit", "list", "--store", "g.omni"],
+        "list_branches()": [sys.executable, "-c", OPEN + "graph.list_branches()"],
         "query": [*omnigraph, "query", "-e", QUERY, "--params", '{"name":"Ada"}', "--store", "g.omni"],
+        "open, query": [sys.executable, "-c", OPEN + f"graph.query({QUERY!r}, params={{'name': 'Ada'}}).to_arrow()"],
     }
 
 
@@ -64,9 +70,9 @@ def main() -> None:
                     taken[name].append(seconds)
     median = {name: statistics.median(seconds) for name, seconds in taken.items()}
     for name, seconds in median.items():
-        print(f"{name:<12} {seconds * 1e3:6.0f} ms CPU = {seconds / median[LANCE]:.2f}x {LANCE!r}")
+        print(f"{name:<15} {seconds * 1e3:6.0f} ms CPU = {seconds / median[LANCE]:.2f}x {LANCE!r}")
     slow = [name for name in ("--help", "version") if median[name] > MOST_SECONDS_OF_HELP]
-    slow += ["query"] if median["query"] > MOST_FOR_A_QUERY * median[LANCE] else []
+    slow += [name for name, most in MOST_OF_LANCE.items() if median[name] > most * median[LANCE]]
     print(f"over budget: {', '.join(slow)}" if slow else "within budget")
 
 
