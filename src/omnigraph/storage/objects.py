@@ -133,9 +133,22 @@ class Objects:
         try:
             with self._request("get", path):
                 return bytes(obstore.get_range(self._store, path, start=start, end=min(start + _PART_BYTES, size)))
-        except StorageError as error:
+        except StorageError:
             # A range behind the end of an object is refused in many ways.
-            if error.kind is StorageErrorKind.NOT_FOUND or self.size(path) != size:
+            if self.size(path) != size:
+                return None
+            raise
+
+    def read_ranges(self, path: str, size: int, starts: Sequence[int], ends: Sequence[int]) -> list[bytes] | None:
+        """Some ranges of an object of known size; near ones come together. None when the object is missing or has
+        another size."""
+        try:
+            with self._request("get", path):
+                ranges = obstore.get_ranges(self._store, path, starts=list(starts), ends=list(ends))
+                return [bytes(part) for part in ranges]
+        except StorageError:
+            # A range behind the end of an object is refused in many ways.
+            if self.size(path) != size:
                 return None
             raise
 

@@ -34,7 +34,7 @@ _READABLE: Final = (2, REVISION)
 """Before the third revision, every array had a file."""
 
 
-class StoredArray(msgspec.Struct, frozen=True):
+class StoredArray(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     dtype: str
     length: int
@@ -148,6 +148,41 @@ class TopologyFiles:
                 arrays[stored.name] = np.empty(0, stored.dtype)
         arrays.setdefault("targets", arrays["sources"])
         return arrays
+
+    def are_at_hand(self, folder: str, description: TopologyDescription) -> bool:
+        """Whether this machine has the arrays on its disk."""
+        cache = self._objects.cache
+        paths = ((f"{folder}/{stored.file}", stored.nbytes) for stored in description.files)
+        return cache is not None and all(cache.find(path, size) is not None for path, size in paths)
+
+    def neighbours(
+        self, folder: str, description: TopologyDescription, way: str, positions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The neighbour lists of a few nodes, `out` or `in`: how long each is, and all of them one after another. Two
+        requests. Only a store that checks what it keeps is asked for ranges: a checksum is that of a whole array."""
+        by_name = {stored.name: stored for stored in description.arrays}
+        offsets, targets = by_name[f"{way}.offsets"], by_name[f"{way}.targets"]
+        if len(positions) and (positions.min() < 0 or positions.max() + 1 >= offsets.length):
+            raise IntegrityError(f"{folder}/{offsets.file}", "is shorter than the table of its nodes")
+        bounds = self._ranges(folder, offsets, positions, positions + 2).reshape(-1, 2).astype(np.int64)
+        starts, ends = bounds[:, 0], bounds[:, 1]
+        if len(bounds) and (bounds.min() < 0 or bounds.max() > targets.length or (starts > ends).any()):
+            raise IntegrityError(f"{folder}/{offsets.file}", "does not fit the lists that it bounds")
+        has_any = starts < ends
+        return ends - starts, self._ranges(folder, targets, starts[has_any], ends[has_any])
+
+    def _ranges(
+        self, folder: str, stored: StoredArray, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        path, dtype = f"{folder}/{stored.file}", np.dtype(stored.dtype)
+        if not len(starts):
+            return np.empty(0, dtype)
+        size = dtype.itemsize
+        parts = self._objects.read_ranges(path, stored.nbytes, (starts * size).tolist(), (ends * size).tolist())
+        data = b"".join(parts or ())
+        if len(data) != int((ends - starts).sum()) * size:
+            raise IntegrityError(path, "is missing or was cut short")
+        return np.frombuffer(data, dtype)
 
     def damage(self, folder: str) -> tuple[str, str] | None:
         """The first file of a build that is damaged, and what is wrong with it. Reads all of them."""

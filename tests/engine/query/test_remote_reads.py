@@ -63,9 +63,11 @@ def own_uri(s3_place: Place) -> str:
 def make(uri: str) -> str:
     lines = [node("Person", name, age=number) for number, name in enumerate(PEOPLE)]
     lines += [edge("Knows", PEOPLE[0], name) for name in PEOPLE[1:8]]
-    with Graph.init(uri, SCHEMA) as graph:
+    lines += [edge("Knows", a, b) for a, b in zip(PEOPLE[1:], [*PEOPLE[3:], *PEOPLE[:2]], strict=True)]
+    with Graph.init(uri, SCHEMA) as graph, pytest.MonkeyPatch.context() as patch:
         graph.load("\n".join(lines), mode="append")
         graph.maintenance.optimize()
+        patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")  # which stores the topology
         graph.query(HOP, k=PEOPLE[0])
     return uri
 
@@ -99,6 +101,50 @@ def test_the_parts_of_a_topology_are_read_in_one_round(s3_server: S3Server, uri:
     parts = [r for r in log.requests if "/topology/" in r.path and not r.path.endswith(".json")]
     assert len(parts) > 1
     assert len({r.round for r in parts}) == 1, log.lines()
+
+
+@pytest.fixture
+def by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any stored topology counts as large, and reading all of it as slow."""
+    monkeypatch.setattr("omnigraph.engine.query.traversal.neighbours._FETCH_PER_BYTE", 1e-4)
+    monkeypatch.setattr("omnigraph.engine.query.traversal.topology.FETCHED_BYTES", 0)
+    monkeypatch.setattr("omnigraph.engine.query.traversal.stored_ranges.FETCHED_BYTES", 0)
+
+
+@pytest.mark.usefixtures("by_ranges")
+@pytest.mark.parametrize("pattern", ["$p knows $x", "$x knows $p", "$p knows{1,3} $x", "$x knows{2,2} $p"])
+def test_the_neighbours_of_a_few_nodes_are_ranges_of_a_large_topology(
+    s3_server: S3Server, uri: str, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    query = f"query q($k: String) {{ match {{ $p: Person {{ slug: $k }}  {pattern} }} return {{ $x.slug as x }} }}"
+    rows, log = cold(s3_server, uri, query, k=PEOPLE[0])
+    files = {r.path.rsplit("/", 1)[1].rsplit(".", 1)[0] for r in log.requests if "/topology/" in r.path}
+    way = "in" if pattern.endswith("$p") else "out"
+    assert files == {"topology", f"{way}.offsets", f"{way}.targets"}
+    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
+    expected, _ = cold(s3_server, uri, query, k=PEOPLE[0])
+    assert sorted(row["x"] for row in rows) == sorted(row["x"] for row in expected)
+    assert rows
+
+
+@pytest.mark.usefixtures("by_ranges")
+def test_ranges_that_cost_more_than_the_whole_end_with_the_whole(s3_server: S3Server, uri: str) -> None:
+    SHARED_MEMORY.clear()
+    with Graph.open(uri) as graph:
+        origins = ["".join(graph.profile(HOP, k=name).lines()) for name in PEOPLE[:20]]
+    by_ranges = ["ranges of the stored topology" in origin for origin in origins]
+    assert by_ranges == sorted(by_ranges, reverse=True)
+    assert {*by_ranges} == {True, False}
+
+
+@pytest.mark.usefixtures("by_ranges")
+@pytest.mark.parametrize("name", ["out.offsets", "out.targets"])
+def test_ranges_that_are_not_there_are_found_in_other_ways(s3_server: S3Server, own_uri: str, name: str) -> None:
+    with Graph.open(own_uri) as graph:
+        objects = graph._workspace.root.objects
+        (stored,) = [each for each in objects.below("topology") if name in each.path]
+        objects.put(stored.path, b"\x00" * 4)
+    assert cold(s3_server, own_uri, HOP, k=PEOPLE[0])[0] == [{"n": 7}]
 
 
 def test_a_reader_sees_the_commit_that_came_before_its_question(s3_server: S3Server, own_uri: str) -> None:

@@ -137,8 +137,8 @@ def check_disk_cache(environment: Mapping[str, str]) -> Check:
         return Check("cache", Health.OK, "off: files of remote graphs are read from their store every time")
     nearest = next(path for path in (settings.directory, *settings.directory.parents) if path.exists())
     if not os.access(nearest, os.W_OK | os.X_OK):
-        found = f"{settings.directory} can't be written: files of remote graphs are read from their store every time"
-        return Check("cache", Health.WARNING, found, f"name a directory of yours as {VARIABLE}, or 'off'")
+        text = f"{settings.directory} can't be written: files of remote graphs are read from their store every time"
+        return Check("cache", Health.WARNING, text, f"name a directory of yours as {VARIABLE}, or 'off'")
     held = DiskCache(settings).held_bytes()
     return Check("cache", Health.OK, f"{_mib(held)} of {_mib(settings.limit)} in {settings.directory}")
 

@@ -20,6 +20,7 @@ from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.query.traversal.edge_visibility import visible_adjacency
+from omnigraph.engine.query.traversal.stored_ranges import MOST_HOPS, MOST_NODES, StoredRanges
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.engine.query.traversal.topology_build import Forms, rows_by_id
 from omnigraph.engine.rows.end_ids import IdForm
@@ -30,6 +31,7 @@ from omnigraph.storage.integer_sets import distinct, union
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
+from omnigraph.storage.topology import TopologyFiles
 
 _ENDS = {
     Direction.OUT: (("src", "dst"),),
@@ -239,6 +241,8 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neigh
 def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:
     step = _step_of(plan, context)
     key = _topology_key(step, shape, context)
+    if (near := _explore_ranges(plan, step, key, nodes, context)) is not None:
+        return near
     counts = {step.start.type_key: math.ceil(len(nodes) / context.share)}
     mode, reason = choose([step], counts, plan.max_hops, [key], context)
     if mode is TraversalMode.INDEXED:
@@ -248,6 +252,26 @@ def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) ->
     topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key, context.cancellation.check_at_exit)
     context.profiler.note(f"topology of {plan.edge.name} ({origin}): {reason}")
     return topology.towards(plan.direction)
+
+
+def _explore_ranges(
+    plan: ir.Expand, step: EdgeStep, key: TopologyKey, nodes: RowIds, context: ReadContext
+) -> Adjacency | None:
+    """Everything within reach of a few nodes, by ranges of a stored topology, as long as that is the cheapest way."""
+    if context.mode is not TraversalMode.AUTO or plan.max_hops > MOST_HOPS:
+        return None
+    root = context.snapshot.root
+    degree = len(_ENDS[step.direction]) * key.edges.rows / max(1, context.snapshot.state_of(step.start).rows)
+    reached = math.ceil(len(nodes) / context.share) * max(1.0, degree) ** (plan.max_hops - 1)
+    if reached > MOST_NODES or (stored := StoredRanges.of(root, key)) is None:
+        return None
+    cost = 2 * _ROUND * plan.max_hops
+    if PROCESS_TOPOLOGIES.spend(key, cost) > _topology_cost(key, context):
+        return None
+    near = stored.explore(plan, nodes, context.cancellation.check)
+    if near is not None:
+        context.profiler.note(f"ranges of the stored topology of {plan.edge.name}: about {cost * 1000:.1f} ms")
+    return near
 
 
 def fetch_topologies(root: ir.ReadOperator, context: ReadContext) -> None:
@@ -333,7 +357,8 @@ def _topology_cost(key: TopologyKey, context: ReadContext) -> float:
     if derive <= _DERIVED_AT_ONCE:
         return derive
     if (stored := PROCESS_TOPOLOGIES.find_stored(root, key)) is not None:
-        fetch = 0.0 if root.location.is_local else 2 * _ROUND + stored.nbytes * _FETCH_PER_BYTE
+        is_near = root.location.is_local or TopologyFiles(root.objects).are_at_hand(key.folder, stored)
+        fetch = 0.0 if is_near else 2 * _ROUND + stored.nbytes * _FETCH_PER_BYTE
         return min(derive, _MAP + fetch)
     per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS
     nodes = key.sources.rows + key.targets.rows

@@ -41,8 +41,8 @@ _HELD_PER_TABLE: Final = 8
 _FEW_ROWS: Final = 1_000
 # States whose topology was asked for and not made: each commit is one more.
 _ABSENT_KNOWN: Final = 256
-# Up to so many bytes are read before it is certain that they are needed.
-_FETCHED_BYTES: Final = 4 << 20
+FETCHED_BYTES: Final = 16 << 20
+"""Up to so many bytes are read before it is certain that they are needed."""
 _STORED: Final = "from the store"
 _DERIVED: Final = "from an older build and the rows changed since"
 
@@ -204,12 +204,15 @@ class TopologyCache:
                 absent.is_described = True
         return absent.description
 
+    def has_near(self, key: TopologyKey) -> bool:
+        """Whether memory has it, or one of the same tables at other versions."""
+        with self._lock:
+            return any(held.line == key.line for held in self._held)
+
     def fetch(self, root: GraphRoot, key: TopologyKey) -> None:
         """Read a small stored topology before somebody needs it, so that a query over a network waits for it and for
         its nodes at the same time. One that can be derived from memory is left alone."""
-        with self._lock:
-            is_near = any(held.line == key.line for held in self._held)
-        if is_near or (stored := self.find_stored(root, key)) is None or stored.nbytes > _FETCHED_BYTES:
+        if self.has_near(key) or (stored := self.find_stored(root, key)) is None or stored.nbytes > FETCHED_BYTES:
             return
         with self._only_one(key):
             loaded = None if self.peek(key) is not None else _load(TopologyFiles(root.objects), key, stored)
