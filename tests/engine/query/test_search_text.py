@@ -222,7 +222,9 @@ steps = st.lists(
 def test_any_history_of_writes_and_index_builds_gives_the_answer_of_its_rows(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, object]], query: str, k: int
 ) -> None:
+    """Asked after every step: what is remembered of a state serves the next one."""
     shelf = Shelf(tmp_path_factory.mktemp("shelf") / "graph")
+    order: list[str] = []
     for step, argument in history:
         if step == "put":
             assert isinstance(argument, dict)
@@ -233,9 +235,9 @@ def test_any_history_of_writes_and_index_builds_gives_the_answer_of_its_rows(
                 shelf.remove(argument)
             elif any(shelf.texts().values()):
                 shelf.index_text()
-    expected = naive_bm25(shelf.texts(), query)
-    order = sorted(expected, key=lambda i: (-round(expected[i], 12), i))
-    assert shelf.ids_of(bm25(shelf.table, "text", query).row_ids) == order
+        expected = naive_bm25(shelf.texts(), query)
+        order = sorted(expected, key=lambda i, scores=expected: (-round(scores[i], 12), i))
+        assert shelf.ids_of(bm25(shelf.table, "text", query).row_ids) == order
     assert shelf.ids_of(bm25(shelf.table, "text", query, k=k).row_ids) == order[:k]
     assert set(shelf.ids_of(text_match(shelf.table, "text", query, TextFunction.SEARCH))) == set(expected)
 

@@ -9,6 +9,7 @@ the texts of the rows that a restricted reader sees. It ranks nothing.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,7 @@ from omnigraph.storage.tables.search import (
     SCORE,
     ColumnIndex,
     FragmentContent,
+    IndexSegment,
     deleted_rows,
     filtered_rows,
     fragment_contents,
@@ -44,6 +46,10 @@ _COVERAGE_BYTES: Final = 256 << 20
 _OCCURRENCE_BYTES: Final = 128 << 20
 _MASK_BYTES: Final = 32 << 20
 _ID_RANK_BYTES: Final = 32 << 20
+_SEGMENT_BYTES: Final = 64 << 20
+_GONE_BYTES: Final = 64 << 20
+# An earlier state further back is rarely in memory, and has lost more.
+_MOST_GENERATIONS: Final = 8
 _REMEMBERED_TERMS: Final = 1 << 15
 _REMEMBERED_FILTERS: Final = 1 << 10
 WORDS_PER_QUESTION: Final = 64
@@ -65,6 +71,10 @@ class Term(NamedTuple):
     token: str
     word: str
     weight: int
+
+
+class _GoneTexts(NamedTuple):
+    texts: Postings | None
 
 
 class IndexedTerm(NamedTuple):
@@ -93,8 +103,8 @@ class IndexedTexts:
     """The rows of a table version whose text an index knows as it is.
 
     `row_ids` are the trusted documents, ascending, and `lengths` their token counts. `moved` are live documents that
-    an index segment also knows by an older text; their `moved_postings` take the index's place. `gone` are the texts
-    that the index still counts and no row has any more, None when the files no longer hold them. `name` tells the
+    an index segment also knows by an older text; their `moved_postings` take the index's place. `left` are the
+    documents of segments whose rows have left the fragments of these, which are `fragment_ids`. `name` tells the
     content apart from all others. `lance_documents` and `lance_tokens` are the totals that Lance's scores are based on.
     """
 
@@ -104,7 +114,8 @@ class IndexedTexts:
     lengths: NDArray[np.int64]
     moved: RowIds
     moved_postings: Postings
-    gone: Postings | None
+    left: RowIds
+    fragment_ids: frozenset[int]
     lance_documents: int
     lance_tokens: int
     terms: dict[str, IndexedTerm] = field(default_factory=dict)
@@ -115,12 +126,14 @@ class IndexedTexts:
     tied_rows: int = 0
     """How many ids were read to put rows with the same score into an order."""
     _normalisers: dict[float, Measures] = field(default_factory=dict)
+    _parent: Callable[[], IndexedTexts | None] = lambda: None
+    _of_parent: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     @property
     def nbytes(self) -> int:
-        gone = self.gone.nbytes if self.gone is not None else 0
         documents = self.row_ids.nbytes + 2 * self.lengths.nbytes  # with their normalisers
-        return documents + self.moved.nbytes + self.moved_postings.nbytes + gone
+        moved = self.moved.nbytes + self.moved_postings.nbytes
+        return documents + self._of_parent.nbytes + self.left.nbytes + moved
 
     @cached_property
     def tokens(self) -> int:
@@ -144,20 +157,21 @@ class IndexedTexts:
         limit: int | None = None,
         filter_by_index: bool = True,
     ) -> tuple[NDArray[np.int64], Measures, float | None]:
-        """Documents that share a token with the text, as positions, with Lance's scores: the best, if there is a limit.
-        Others score at most the number returned last; None without others."""
+        """Documents that share a token with the text, as positions, ascending, with Lance's scores: the best, if there
+        is a limit. Others score at most the number returned last; None without others."""
         rows = matching_rows(table, self.column, text, filter=filter, limit=limit, filter_by_index=filter_by_index)
-        positions, mask = find_positions(self.row_ids, row_ids_of(rows))
-        scores = rows.column(SCORE).to_numpy().astype(np.float64)
+        row_ids, scores = row_ids_of(rows), rows.column(SCORE).to_numpy().astype(np.float64)
         floor = None if limit is None or rows.num_rows < limit else float(scores.min())
-        return positions[mask], scores[mask], floor
+        order = np.argsort(row_ids)  # many are looked up much faster in their order
+        positions, mask = find_positions(self.row_ids, row_ids[order])
+        return positions[mask], scores[order][mask], floor
 
     def term(self, table: Table, term: Term) -> IndexedTerm:
         if (entry := self.terms.get(term.token)) is None:
             if len(self.terms) >= _REMEMBERED_TERMS:
                 self.terms.clear()
                 self.questions.clear()
-            entry = self.terms[term.token] = self._look_up(table, term)
+            entry = self.terms[term.token] = self._inherited_term(term.token) or self._look_up(table, term)
         return entry
 
     def has_in_memory(self, table: Table, terms: Sequence[Term]) -> bool:
@@ -165,7 +179,7 @@ class IndexedTexts:
         questions about the best documents, so a term is listed once so many were asked about it."""
         every = True
         for term in terms:
-            if _OCCURRENCES.get((*self.name, term.token)) is not None:
+            if _OCCURRENCES.get((*self.name, term.token)) is not None or self._inherited_term(term.token) is not None:
                 continue
             asked = self.questions[term.token] = self.questions.get(term.token, 0) + 1
             bearable = asked * (_OCCURRENCES_PER_QUESTION + self.row_ids.size // _ROWS_PER_OCCURRENCE)
@@ -177,12 +191,44 @@ class IndexedTexts:
         key = (*self.name, term.token)
         if (cached := _OCCURRENCES.get(key)) is not None:
             return cached
-        listed, scores, _ = self.search(table, term.word)
-        order = np.argsort(listed)  # neighbours in memory are then read together
-        positions = listed[order].astype(np.int32)
-        frequencies = self.frequencies(table, term, listed, scores)[order].astype(np.int32)
-        self.questions.pop(term.token, None)
-        return _OCCURRENCES.keep(key, (positions, frequencies), positions.nbytes + frequencies.nbytes + 256)
+        if (occurrences := self._inherited_occurrences(term.token)) is None:
+            positions, scores, _ = self.search(table, term.word)
+            frequencies = self.frequencies(table, term, positions, scores)
+            occurrences = positions.astype(np.int32), frequencies.astype(np.int32)
+            self.questions.pop(term.token, None)
+        return _OCCURRENCES.keep(key, occurrences, sum(part.nbytes for part in occurrences) + 256)
+
+    def descend_from(self, parent: IndexedTexts) -> None:
+        """Take over what is known of an earlier state of the same index, if it has all documents of this one."""
+        positions, present = find_positions(parent.row_ids, self.row_ids)
+        if present.all():
+            self._parent = weakref.ref(parent)
+            self._of_parent = np.full(parent.row_ids.size, -1, np.int32)
+            self._of_parent[positions] = np.arange(self.row_ids.size, dtype=np.int32)
+
+    def _inherited_occurrences(self, token: str) -> Occurrences | None:
+        """Those in memory for an earlier state, without documents that have left since: a document that the index still
+        knows rightly has the text that it had."""
+        ways: list[NDArray[np.int32]] = []
+        texts: IndexedTexts | None = self
+        while texts is not None and len(ways) < _MOST_GENERATIONS:
+            ways.append(texts._of_parent)
+            texts = texts._parent()
+            if texts is not None and (cached := _OCCURRENCES.get((*texts.name, token))) is not None:
+                positions, frequencies = cached
+                for way in reversed(ways):
+                    positions = way[positions]
+                    present = positions >= 0
+                    positions, frequencies = positions[present], frequencies[present]
+                return positions, frequencies
+        return None
+
+    def _inherited_term(self, token: str) -> IndexedTerm | None:
+        parent = self._parent()
+        entry = None if parent is None else parent.terms.get(token)
+        occurrences = None if entry is None else self._inherited_occurrences(token)
+        # Lance counts all documents that were ever indexed, which are the same ones.
+        return None if entry is None or occurrences is None else IndexedTerm(occurrences[0].size, entry.lance_idf)
 
     def normalisers(self, average: float) -> Measures:
         """Those of all documents for an average length, which stays the same as long as the corpus does."""
@@ -250,6 +296,17 @@ class IndexedTexts:
         table_of_counts = np.array([[c.get(term.token, 0) for c in counts] for term in terms], np.int64)
         return table_of_counts.reshape(len(terms), len(counts))[:, positions_in(row_ids_of(rows), row_ids)]
 
+    def _gone_texts(self, table: Table) -> Postings | None:
+        """The texts that the index still counts and no row has any more, remembered; None when the files don't hold
+        them: they may have lost texts of rows that left, or have others."""
+        if (cached := _GONE.get(self.name)) is not None:
+            return cached.texts
+        deleted = deleted_rows(table, [self.column], self.fragment_ids)
+        texts = None if deleted is None else Postings(deleted, self.column)
+        if texts is not None and not np.array_equal(texts.row_ids, self.left):
+            texts = None
+        return _GONE.keep(self.name, _GoneTexts(texts), 256 if texts is None else texts.nbytes).texts
+
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
         # One trusted document with its score tells Lance's idf; as many as have moved could come before it.
         positions, scores, _ = self.search(table, term.word, limit=1 + self.moved.size)
@@ -258,11 +315,11 @@ class IndexedTexts:
         frequency = float(self.count_terms(table, [term], positions[:1])[0, 0])
         normaliser = float(length_normalisers(self.lengths[positions[:1]], self.lance_average)[0])
         idf = float(scores[0]) * (frequency + normaliser) / (frequency * (K1 + 1))
-        if self.gone is not None:
+        if (gone := self._gone_texts(table)) is not None:
             # Lance's idf tells its count, unless that is huge, and then we know what it counted too much.
             documents = (self.lance_documents + 1) * math.exp(-idf) - 0.5
             if documents * (_LOGARITHM_ERROR + idf * _PRODUCT_ERROR) < 0.25:
-                surplus = sum(part.occurrences(term.token)[0].size for part in (self.gone, self.moved_postings))
+                surplus = sum(part.occurrences(term.token)[0].size for part in (gone, self.moved_postings))
                 return IndexedTerm(round(documents) - surplus, idf)
         return IndexedTerm(self.matches(table, term.word, None).size, idf)
 
@@ -273,6 +330,14 @@ def length_normalisers(lengths: NDArray[np.int64], average: float) -> Measures:
 
 
 _COVERAGES: Final[ByteBoundCache[IndexedTexts]] = SHARED_MEMORY.add("indexed texts", ByteBoundCache(_COVERAGE_BYTES))
+_GONE: Final[ByteBoundCache[_GoneTexts]] = SHARED_MEMORY.add(
+    "texts that indexes still count", ByteBoundCache(_GONE_BYTES)
+)
+_NEWEST: Final[weakref.WeakValueDictionary[tuple[Hashable, ...], IndexedTexts]] = weakref.WeakValueDictionary()
+"""The state of each index that was examined last, as long as shared memory has it."""
+_SEGMENTS: Final[ByteBoundCache[tuple[RowIds, NDArray[np.uint32]]]] = SHARED_MEMORY.add(
+    "documents of text indexes", ByteBoundCache(_SEGMENT_BYTES)
+)
 
 
 def indexed_texts(
@@ -287,8 +352,22 @@ def indexed_texts(
     texts = _COVERAGES.get(key)
     if texts is None:
         texts = _examine(key, table, column, index)
+        origin = (column, *(s.uuid for s in index.segments))
+        if (parent := _NEWEST.get(origin)) is not None:
+            texts.descend_from(parent)
+        _NEWEST[origin] = texts
         _COVERAGES.keep(key, texts, texts.nbytes)
     return (texts, set(index.fragment_ids)) if texts.row_ids.size else (None, set())
+
+
+def _segment_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDArray[np.uint32]]:
+    """What a segment was built from, ascending by row id. It never changes, so it is read once."""
+    if (cached := _SEGMENTS.get(segment.uuid)) is not None:
+        return cached
+    row_ids, lengths = indexed_documents(table, segment)
+    order = np.argsort(row_ids, kind="stable")
+    documents = row_ids[order], lengths[order]
+    return _SEGMENTS.keep(segment.uuid, documents, sum(part.nbytes for part in documents) + 256)
 
 
 def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
@@ -299,7 +378,7 @@ def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: Colum
     living: list[RowIds] = []
     documents = tokens = 0
     for segment in index.segments:
-        segment_rows, segment_lengths = indexed_documents(table, segment)
+        segment_rows, segment_lengths = _segment_documents(table, segment)
         documents += segment_rows.size
         tokens += int(segment_lengths.sum(dtype=np.int64))
         now = np.sort(row_ids_of(table.read([], row_ids=True, fragments=segment.fragment_ids)))
@@ -315,9 +394,6 @@ def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: Colum
     trusted, trusted_lengths = np.concatenate(row_ids), np.concatenate(lengths).astype(np.int64)
     order = np.argsort(trusted, kind="stable")
     order = order[~find_positions(moved, trusted[order])[1]]
-    # The files may have lost texts of rows that left, or have others: then what the index counts is not known.
-    deleted = deleted_rows(table, [column], index.fragment_ids)
-    gone_texts = None if deleted is None else Postings(deleted, column)
     return IndexedTexts(
         name=name,
         column=column,
@@ -325,7 +401,8 @@ def _examine(name: tuple[Hashable, ...], table: Table, column: str, index: Colum
         lengths=trusted_lengths[order],
         moved=moved,
         moved_postings=Postings(table.select(moved, [column]), column),
-        gone=gone_texts if gone_texts is not None and np.array_equal(gone_texts.row_ids, all_left) else None,
+        left=all_left,
+        fragment_ids=index.fragment_ids,
         lance_documents=documents,
         lance_tokens=tokens,
     )
