@@ -8,7 +8,10 @@ void.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +21,7 @@ from lance.dataset import Index
 from omnigraph.storage.models import TableState, VectorIndexRecord
 from omnigraph.storage.tables.indexes import (
     EXTREME_VECTORS,
+    IndexNeed,
     IndexSpec,
     build_segment,
     covered_fragments,
@@ -40,6 +44,11 @@ SPARE_IDS: Final = 1 << 12
 """Fragment ids left to writers who go on while a table is compacted."""
 MOST_FILES: Final = 3
 """Updates of single columns add files to a fragment; from here on it is written again as one file."""
+
+
+_BUILDS_AT_ONCE: Final = max(2, os.cpu_count() or 1)
+_BUILDS: Final = threading.BoundedSemaphore(_BUILDS_AT_ONCE)
+"""A build sorts a whole column in memory, so there is a limit for all tables of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +176,13 @@ class TableMaintenance:
         declared = {spec.name for spec in specs}
         replaced = [s for name, segments in stored_indexes(table).items() if name not in declared for s in segments]
         segments, pending = [], []
-        for spec in specs if table.state.rows else ():
-            need = index_need(table, spec)
+        needs = [(spec, index_need(table, spec)) for spec in specs] if table.state.rows else []
+        for (spec, need), segment in zip(needs, _build_segments(table, needs), strict=True):
             if need.pending is not None:
                 pending.append(PendingIndex(spec.column, need.pending))
             if not need:
                 continue
-            if (segment := build_segment(table, spec, need.fragment_ids)) is None:
+            if segment is None:
                 pending.append(PendingIndex(spec.column, EXTREME_VECTORS))
             else:
                 segments.append(segment)
@@ -252,6 +261,18 @@ class TableMaintenance:
             return work
         staged = self._staging.apply(work.staged.state, step.operation)
         return replace(work, staged=staged, steps=(*work.steps, step))
+
+
+def _build_segments(table: Table, needs: Sequence[tuple[IndexSpec, IndexNeed]]) -> list[Index | None]:
+    """The segment of each index that needs one, some at a time: no column waits for the longest build."""
+
+    def build(spec: IndexSpec, need: IndexNeed) -> Index | None:
+        with _BUILDS:
+            return build_segment(table, spec, need.fragment_ids)
+
+    with ThreadPoolExecutor(_BUILDS_AT_ONCE, thread_name_prefix="omnigraph-index") as workers:
+        builds = [workers.submit(build, spec, need) if need else None for spec, need in needs]
+        return [None if each is None else each.result() for each in builds]
 
 
 def _files(table: Table) -> dict[int, tuple[str, ...]]:

@@ -85,9 +85,9 @@ class _ScratchRows:
             mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
             self._file.close()
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
-        return [self._typed(reader.get_batch(number)) for number in range(reader.num_record_batches)]
+        return [self._take_apart(reader.get_batch(number)) for number in range(reader.num_record_batches)]
 
-    def _typed(self, batch: pa.RecordBatch) -> TypedRows:
+    def _take_apart(self, batch: pa.RecordBatch) -> TypedRows:
         rows = pa.table(batch.columns[: len(self._rows_schema)], schema=self._rows_schema)
         noted = {name: batch.column(f"{_PRESENT}{name}") for name in self._present}
         generated = batch.column(_GENERATED)
