@@ -17,7 +17,7 @@ from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.operators import expand
 from omnigraph.engine.query.operators.projection import BATCH_ROWS
 from omnigraph.engine.query.read import ReadOptions
-from omnigraph.engine.query.traversal import search
+from omnigraph.engine.query.traversal import intersection, search
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from omnigraph.engine.query.values import predicates
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
@@ -197,7 +197,8 @@ class CountingWork(Counting):
 
 
 LONG = {
-    "closing": "query q() { match { $i: Item  $i next $j  $i next $j } return { count($i) as n } }",
+    "closing": "query q() { match { $i: Item  $i next $j  $i next $j  $i next $j } return { count($i) as n } }",
+    "meeting": "query q() { match { $i: Item  $i next $j  $i next $j } return { count($i) as n } }",
     "comparing": "query q() { match { $i: Item  $i next $j  $i.slug starts_with $j.slug } return { count($i) as n } }",
     "searching": "query q() { match { $i: Item  $i.n < 3000  $i next{1,3} $j } return { count($j.n) as n } }",
     "counting": "query q() { match { $i: Item  $i.n < 3000  $i next{1,3} $j } return { count($j) as n } }",
@@ -212,6 +213,7 @@ def test_long_steps_ask_often_whether_to_go_on(graph: Graph, kind: str, monkeypa
 
     def asked(rows: int) -> int:
         monkeypatch.setattr(expand, "_ROWS_PER_CHECK", rows)
+        monkeypatch.setattr(intersection, "_PAIRS_PER_CHECK", rows)
         monkeypatch.setattr(predicates, "_ROWS_PER_CHECK", rows)
         monkeypatch.setattr(search, "VISITED_BYTES", ITEMS * rows // 50)
         monkeypatch.setattr(run, "_PIECE", rows)

@@ -112,6 +112,9 @@ def row_wise_input(step: Step) -> Step | None:
     """The input whose rows an operator extends, keeps or drops one by one; None for one that does something else."""
     plan, needed = step.operator, step.needed
     match plan:
+        case ir.Expand() if (first := first_of_intersection(plan)) is not None:
+            own = needed | reads(plan.predicates) | reads(first.predicates) | {plan.source, plan.destination}
+            return Step(first.input, (own | {first.source}) - {first.destination}, step.counts_only)
         case ir.Expand():
             below = (needed | reads(plan.predicates)) - {plan.edge_variable, plan.destination}
             below |= {plan.source, plan.destination} if plan.closing else {plan.source}
@@ -137,6 +140,17 @@ def row_wise_input(step: Step) -> Step | None:
         case _:
             return None
     return Step(plan.input, below, step.counts_only)
+
+
+def first_of_intersection(plan: ir.Expand) -> ir.Expand | None:
+    """The traversal right below one that closes a pattern over the node that it binds: both together find the common
+    neighbours of two nodes. None for every other traversal."""
+    first = plan.input
+    if not plan.closing or not isinstance(first, ir.Expand) or first.closing:
+        return None
+    is_one_hop = all((each.min_hops, each.max_hops, each.edge_variable) == (1, 1, None) for each in (plan, first))
+    ends = {plan.source, plan.destination}
+    return first if is_one_hop and len(ends) == 2 and first.destination in ends else None
 
 
 def _below_walk(plan: ir.ExpandWalk | ir.PathExpand, needed: Needed) -> Needed:

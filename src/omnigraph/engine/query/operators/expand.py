@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 import numpy as np
+from msgspec.structs import replace
 
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.plans import first_of_intersection
 from omnigraph.engine.query.traversal.adjacency import (
     Adjacency,
     Neighbours,
@@ -21,6 +23,7 @@ from omnigraph.engine.query.traversal.adjacency import (
     has_pairs,
     list_bounds,
 )
+from omnigraph.engine.query.traversal.intersection import Side, common_neighbours
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
 from omnigraph.engine.query.traversal.search import AdjacencyHops, HopRange, search, starts_at_once
 from omnigraph.engine.query.values.predicates import filter_rows
@@ -40,6 +43,8 @@ def expand(
 ) -> Bindings:
     """The rows of `plan` over `rows`, binding at least the `needed` variables. With `counts_only` the result is only
     counted, so an end that no later operator reads may become a weight."""
+    if (first := first_of_intersection(plan)) is not None:
+        return _meet(first, plan, rows, needed, counts_only, context)
     nodes = rows.rows[plan.source]
     if (nodes < 0).any():  # null has no neighbour
         rows = rows.where(nodes >= 0)
@@ -150,6 +155,64 @@ def _close(plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbour
         context.work.spend(len(nodes[part]))
         parts.append(has_pairs(adjacency, nodes[part], ends[part]))
     return rows.where(np.concatenate(parts))
+
+
+def _meet(
+    first: ir.Expand,
+    closing: ir.Expand,
+    rows: Bindings,
+    needed: AbstractSet[str],
+    counts_only: bool,
+    context: ReadContext,
+) -> Bindings:
+    """The rows of a traversal and of the one that closes a pattern over its end: those with a common neighbour of two
+    nodes, which is bound."""
+    second = _towards_end(first, closing)
+    rows = rows.where((rows.rows[first.source] >= 0) & (rows.rows[second.source] >= 0))
+    predicates = (*first.predicates, *closing.predicates)
+    looked_at = set(needed) | {name for p in predicates for name in ir.predicate_variables(p)}
+    if not rows.length:
+        return rows.binding({first.destination: np.empty(0, np.int64)})
+    context.profiler.note(f"common neighbours of ${first.source} and ${second.source}")
+    near, far = _side(first, rows, context), _side(second, rows, context)
+    kept = rows.only(looked_at)
+    if counts_only and first.destination not in looked_at:
+        weights: Counts = np.empty(rows.length, np.int64)
+        for common in common_neighbours(near, far, context):
+            size = common.pairs.stop - common.pairs.start
+            weights[common.pairs] = np.bincount(common.of_pair, minlength=size)
+        return filter_rows(kept.with_weights(weights), predicates, context)
+    of_row, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    held = 0
+    for common in common_neighbours(near, far, context):
+        of_row.append(common.of_pair + common.pairs.start)
+        ends.append(common.ends)
+        held += 2 * common.ends.nbytes
+        context.budget.step(rows.nbytes + held)
+    at = np.concatenate(of_row)
+    context.budget.step(rows.nbytes + 2 * held + len(at) * 8 * (len(kept.rows) + 2))
+    met = kept.take(at).binding({first.destination: np.concatenate(ends)})
+    return filter_rows(met, predicates, context)
+
+
+def _side(plan: ir.Expand, rows: Bindings, context: ReadContext) -> Side:
+    """The node of each row that a traversal begins at, among its neighbours."""
+    nodes = rows.rows[plan.source]
+    neighbours = neighbours_of(plan, nodes, context)
+    return Side(neighbours, neighbours.sources.positions(nodes))
+
+
+def _towards_end(first: ir.Expand, closing: ir.Expand) -> ir.Expand:
+    """The traversal that closes a pattern, as one towards the end of the first."""
+    if closing.destination == first.destination:
+        return closing
+    return replace(
+        closing,
+        source=closing.destination,
+        direction=closing.direction.flipped,
+        destination=first.destination,
+        destination_type=first.destination_type,
+    )
 
 
 def _within_hops(
