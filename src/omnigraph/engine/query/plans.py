@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -75,13 +75,14 @@ def _object_values(entity: ir.EntityValue) -> Iterator[ir.Value]:
 
 
 class Step(NamedTuple):
-    """An operator on the way down a plan: what has to be bound in its rows, whether they are only counted, and how many
-    of the first ones are enough."""
+    """An operator on the way down a plan: what has to be bound in its rows, whether they are only counted, how many of
+    the first ones are enough, and all that is read of them, where that is at hand."""
 
     operator: ir.ReadOperator
     needed: Needed
     counts_only: bool = False
     limit: int | None = None
+    values: tuple[ir.Value, ...] | None = None
 
 
 class PreparedPlan:
@@ -176,7 +177,8 @@ def whole_input(step: Step) -> Step | None:
         case ir.Aggregate():
             columns = [c.value for i, c in enumerate(plan.columns) if output_variable(i) in needed]
             values = [*plan.keys, *(value for value in columns if not counts_rows(value))]
-            return Step(plan.input, reads(values), counts_only=not any(map(shows_order, values)))
+            counts_only = not any(map(shows_order, values))
+            return Step(plan.input, reads(values), counts_only=counts_only, values=tuple(values))
     return None
 
 
@@ -188,6 +190,30 @@ def ranks_scan(plan: ir.ReadOperator) -> bool:
 def shows_order(value: ir.Value | None) -> bool:
     """Whether the order of rows shows in an aggregate of them; rows that are only counted may be merged."""
     return isinstance(value, ir.AggregateValue) and value.function is AggregateFunction.COLLECT
+
+
+def stored_values(values: Iterable[ir.Value]) -> dict[str, list[ir.PropertyValue]] | None:
+    """The stored values, by variable, that some values are made of; None when these depend on anything else of a row,
+    or on a value that is not a single number, text or time."""
+    stored: dict[str, dict[str, ir.PropertyValue]] = {}
+    for part in (part for value in values for part in ir.walk(value)):
+        if isinstance(part, ir.PropertyValue) and is_scalar(part.prop.type):
+            stored.setdefault(part.variable, {})[part.prop.column] = part
+        elif isinstance(part, _OF_ROWS):
+            return None
+    return {variable: list(properties.values()) for variable, properties in stored.items()}
+
+
+_OF_ROWS: Final = (
+    ir.PropertyValue,
+    ir.UnionProperty,
+    ir.MetaValue,
+    ir.EntityValue,
+    ir.VariableValue,
+    ir.OutputValue,
+    ir.TextMatch,
+    ir.Score,
+)
 
 
 def counts_rows(value: ir.Value) -> bool:

@@ -186,7 +186,7 @@ class _Run:
         plan, needed, context = step.operator, step.needed, self._context
         match plan:
             case ir.Expand():
-                return expand(plan, rows, needed, step.counts_only, context)
+                return expand(plan, rows, needed, step.counts_only, context, step.values)
             case ir.ExpandWalk():
                 from omnigraph.engine.query.operators.walks import expand_walk
 

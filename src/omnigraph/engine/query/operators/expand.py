@@ -6,7 +6,7 @@ the same structure. Follows the breadth-first definition of the language exactly
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -14,18 +14,27 @@ from msgspec.structs import replace
 
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.plans import first_of_intersection
+from omnigraph.engine.query.operators.grouping import group_stored
+from omnigraph.engine.query.plans import first_of_intersection, stored_values
 from omnigraph.engine.query.traversal.adjacency import (
     Adjacency,
     Neighbours,
     are_all,
     end_counts,
+    for_reading,
     has_pairs,
     list_bounds,
 )
 from omnigraph.engine.query.traversal.intersection import Side, common_neighbours
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
-from omnigraph.engine.query.traversal.search import AdjacencyHops, HopRange, search, starts_at_once
+from omnigraph.engine.query.traversal.search import (
+    HOPS_AT_ONCE,
+    AdjacencyHops,
+    HopRange,
+    bounded_parts,
+    search,
+    starts_at_once,
+)
 from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import factorize
@@ -34,15 +43,26 @@ from omnigraph.storage.tables.rows import RowIds
 
 # Rows that are tested one by one between two looks at the clock.
 _ROWS_PER_CHECK = 1 << 18
+# Rows are merged by what is read of them when there are so many of them at least, and on average so many for each
+# combination of values.
+_MERGED_AT_LEAST = 1 << 12
+_ALIKE = 4
+_MOST_KINDS = 1 << 22
 # Counting into one slot per node pays unless there are this many times more nodes than ends.
 _SPARSE_ENDS = 16
 
 
 def expand(
-    plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], counts_only: bool, context: ReadContext
+    plan: ir.Expand,
+    rows: Bindings,
+    needed: AbstractSet[str],
+    counts_only: bool,
+    context: ReadContext,
+    values: Sequence[ir.Value] | None = None,
 ) -> Bindings:
     """The rows of `plan` over `rows`, binding at least the `needed` variables. With `counts_only` the result is only
-    counted, so an end that no later operator reads may become a weight."""
+    counted, so an end that no later operator reads may become a weight. `values` are all that is read of the rows, if
+    that is known: rows that are only counted and agree in them may become one."""
     if (first := first_of_intersection(plan)) is not None:
         return _meet(first, plan, rows, needed, counts_only, context)
     nodes = rows.rows[plan.source]
@@ -80,7 +100,9 @@ def expand(
     elif counts_only and not kept.rows:
         expanded = _merge_ends(plan, kept, positions, adjacency, context)
     else:
-        expanded = _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
+        stored = stored_values((*values, *plan.predicates)) if counts_only and values is not None else None
+        alike = None if stored is None else _merge_alike(plan, kept, positions, adjacency, stored, context)
+        expanded = alike or _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
     return filter_rows(expanded, plan.predicates, context)
 
 
@@ -143,6 +165,65 @@ def _merge_ends(
         ends = np.flatnonzero(met)
         met = met[ends]
     return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
+
+
+def _merge_alike(
+    plan: ir.Expand,
+    rows: Bindings,
+    nodes: Indices,
+    adjacency: Neighbours,
+    stored: Mapping[str, Sequence[ir.PropertyValue]],
+    context: ReadContext,
+) -> Bindings | None:
+    """One hop of which some stored values are read and nothing else: rows that agree in these become one. Neighbours
+    are counted by what both ends hold, and no row is made for each. None when ends differ in so much that there are
+    about as many rows. That depends on the rows and their ends alone, not on where neighbours come from."""
+    counts = adjacency.counts(nodes)
+    total = int(counts.sum())
+    most = min(total // _ALIKE, _MOST_KINDS)
+    if (
+        rows.weights is not None
+        or total < _MERGED_AT_LEAST
+        or not stored.keys() <= rows.rows.keys() | {plan.destination}
+    ):
+        return None
+    near = group_stored([value for variable in rows.rows for value in stored.get(variable, ())], rows, context)
+    if len(near) > most:
+        return None
+    ends = _ends_reached(nodes, adjacency, context)
+    end_rows = adjacency.ends.rows_at(ends)
+    far = group_stored(stored.get(plan.destination, ()), Bindings({plan.destination: end_rows}, len(ends)), context)
+    size = len(near) * len(far)
+    if size > most:
+        return None
+    context.work.spend(total)
+    adjacency = for_reading(adjacency, total)
+    near_kinds = (near.of_row * len(far)).astype(np.int32)
+    end_kinds = np.zeros(len(adjacency.ends), np.int32)
+    end_kinds[ends] = far.of_row
+    met: Counts = np.zeros(size, np.int64)
+    for part in bounded_parts(counts, max(HOPS_AT_ONCE, size)):
+        context.budget.step(8 * (4 * int(counts[part].sum()) + 2 * size))
+        part_counts, at = adjacency.entries(nodes[part])
+        kinds = end_kinds.take(adjacency.targets_at(at))
+        kinds += np.repeat(near_kinds[part], part_counts)
+        met += np.bincount(kinds, minlength=size)
+    present = np.flatnonzero(met)
+    near_kind, far_kind = np.divmod(present, len(far))
+    merged = rows.take(near.first[near_kind]).binding({plan.destination: end_rows[far.first[far_kind]]})
+    return Bindings(merged.rows, len(present), met[present])
+
+
+def _ends_reached(nodes: Indices, adjacency: Neighbours, context: ReadContext) -> Indices:
+    """The ends that some of the nodes have as a neighbour, ascending."""
+    counts = adjacency.counts(nodes)
+    if adjacency.reverse is not None and int(counts.sum()) == adjacency.size:
+        return np.flatnonzero(adjacency.reverse.all_counts())
+    reached = np.zeros(len(adjacency.ends), np.bool_)
+    for part in bounded_parts(counts):
+        context.budget.step(8 * 2 * int(counts[part].sum()))
+        reached[adjacency.targets_at(adjacency.entries(nodes[part]).at)] = True
+    return np.flatnonzero(reached)
 
 
 def _close(plan: ir.Expand, rows: Bindings, nodes: Indices, adjacency: Neighbours, context: ReadContext) -> Bindings:

@@ -74,6 +74,23 @@ def group(keys: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Gro
     return groups_of(code_rows(keys, rows, context))
 
 
+def group_stored(values: Sequence[ir.PropertyValue], rows: Bindings, context: ReadContext) -> Groups:
+    """The groups of rows that hold the same in some stored values: bit by bit, so that no later operator can tell the
+    rows of a group apart by these values."""
+    coded = Coded(np.zeros(rows.length, np.int64), 1)
+    for value in values:
+        context.cancellation.check()
+        coded = coded.beside(row_codes(_bits(evaluate(value, rows, context)), rows.length, context.budget))
+    return groups_of(coded)
+
+
+def _bits(evaluated: Evaluated) -> Evaluated:
+    """Floats as the integers that are stored alike."""
+    if not isinstance(evaluated, Located) or not pa.types.is_floating(evaluated.values.type):
+        return evaluated
+    return Located(evaluated.values.view(f"int{evaluated.values.type.bit_width}"), evaluated.positions)
+
+
 def code_rows(values: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Coded:
     """Codes of rows by several values together."""
     coded = Coded(np.zeros(rows.length, np.int64), 1)
@@ -144,6 +161,8 @@ def identity_codes(values: pa.Array, budget: MemoryBudget) -> Coded:
     if not len(values):
         return Coded(np.zeros(0, np.int64), 1)
     budget.step(_ENCODED_COPIES * (values.nbytes + _NUMBER_BYTES * len(values)))
+    if pa.types.is_dictionary(values.type):
+        return _codes_of_dictionary(values, budget)
     if pa.types.is_struct(values.type):
         return _codes_of_structs(values, budget)
     if pa.types.is_nested(values.type):
@@ -164,6 +183,14 @@ def _encode(values: pa.Array) -> Coded:
     encoded = values.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return Coded(codes, max(1, len(encoded.dictionary)))
+
+
+def _codes_of_dictionary(values: pa.DictionaryArray, budget: MemoryBudget) -> Coded:
+    """Only the values of the dictionary are compared; some of them may be equal, or null."""
+    entries = pa.concat_arrays([values.dictionary, pa.nulls(1, values.dictionary.type)])
+    codes, size = identity_codes(entries, budget)
+    at = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary))
+    return Coded(codes[at.to_numpy(zero_copy_only=False)], size)
 
 
 def _codes_of_structs(values: pa.Array, budget: MemoryBudget) -> Coded:

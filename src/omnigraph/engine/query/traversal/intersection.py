@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Indices, Mask, RowSpace
 from omnigraph.engine.query.traversal.adjacency import (
-    LayeredAdjacency,
     Neighbours,
     Positions,
+    for_reading,
     list_bounds,
     stands_between,
 )
@@ -39,8 +39,6 @@ _SPREAD: Final = 2_654_435_769
 # Numbers of 64 bits that are made of each neighbour that is looked at, and of each pair.
 _NUMBERS_PER_HOP: Final = 6
 _NUMBERS_PER_PAIR: Final = 12
-# Of so many pairs for each node of a layered adjacency most of it is read.
-_SEQUENTIAL_SHARE: Final = 4
 
 
 class Side(NamedTuple):
@@ -51,12 +49,6 @@ class Side(NamedTuple):
 
     def part(self, rows: slice | Indices | Mask) -> Side:
         return Side(self.neighbours, self.nodes[rows])
-
-    def for_reading(self) -> Side:
-        """The same; where much of a layered adjacency is read, it is merged first."""
-        own = self.neighbours
-        is_much = len(self.nodes) * _SEQUENTIAL_SHARE > len(own.sources)
-        return Side(own.merged, self.nodes) if isinstance(own, LayeredAdjacency) and is_much else self
 
     @property
     def begins(self) -> Mask:
@@ -77,7 +69,8 @@ class Common(NamedTuple):
 
 def common_neighbours(left: Side, right: Side, context: SearchContext) -> Iterator[Common]:
     """The common neighbours of all pairs, some pairs at a time. The ends of both adjacencies are nodes of one type."""
-    left, right = left.for_reading(), right.for_reading()
+    # Each pair reads at least an entry of the longer list, and usually many.
+    left, right = (Side(for_reading(side.neighbours, len(side.nodes)), side.nodes) for side in (left, right))
     marks = np.zeros(_MARKS, np.bool_)
     for first in range(0, len(left.nodes), _PAIRS_PER_CHECK):
         block = slice(first, min(first + _PAIRS_PER_CHECK, len(left.nodes)))
