@@ -74,6 +74,8 @@ _TAKEN_SHARE: Final = 16
 _WATCHED_BATCH_BYTES: Final = 4 << 20
 _FIRST_TAKEN: Final = 64
 _INT32_OFFSETS: Final = 1 << 31
+# Of the rows of a commit that its own process keeps for its next reader; within what an open table is taken to cost.
+_APPENDED_BYTES: Final = 8 << 10
 
 
 class Table:
@@ -85,6 +87,17 @@ class Table:
         self._location = location
         self._watch: Watch | None = None
         self._origin: Table | None = None
+        self._appended: tuple[str, pa.Table] | None = None
+
+    def with_appended(self, base: Table, rows: pa.Table) -> None:
+        """These rows are all that this version adds to `base`, of which it keeps every row. Only the writer of a
+        version may say so: what another process has committed is read. Many rows are not worth their memory."""
+        if rows.nbytes <= _APPENDED_BYTES:
+            self._appended = base.key, rows
+
+    def appended_to(self, base: Table) -> pa.Table | None:
+        """The rows that this version adds to another one, if it is known to differ in nothing else."""
+        return self._appended[1] if self._appended is not None and self._appended[0] == base.key else None
 
     def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by

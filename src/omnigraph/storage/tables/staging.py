@@ -133,7 +133,10 @@ class Staging:
         """Add rows without looking at what is there."""
         table = self._reader.open(base)
         state = self._commit_data(table, self._write(table, rows, "append"))
-        return self._compact_small_fragments(state, ChangeCounts(inserted=state.rows - base.rows))
+        staged = self._compact_small_fragments(state, ChangeCounts(inserted=state.rows - base.rows))
+        if isinstance(rows, pa.Table):
+            self._reader.open(staged.state).with_appended(table, rows)
+        return staged
 
     def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Insert or fully replace by id. Row ids survive the replacement."""

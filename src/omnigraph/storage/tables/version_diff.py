@@ -42,6 +42,9 @@ def deleted_offsets(table: Table, fragment: Any) -> NDArray[np.uint32] | None:
 # Beyond this many, listing the living rows of a fragment costs less than asking for the deleted ones.
 _OFFSETS_PER_LOOKUP: Final = 1_000
 
+# Up to so many rows of a fragment cost less taken by their offsets than by a scan, which has to be planned.
+_TAKEN_ROWS: Final = 64
+
 _Content: TypeAlias = tuple[tuple[tuple[str, tuple[int, ...]], ...], frozenset[str]]
 
 
@@ -90,6 +93,19 @@ class VersionDiff:
         alone = sum(int(f.metadata.num_rows) for f in (*self.only_before, *self.only_after))
         lost = (abs(int(old.metadata.num_deletions) - int(new.metadata.num_deletions)) for old, new in self.thinned)
         return alone + sum(lost)
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether the later version holds all rows of the earlier one as they were."""
+        return not self.only_before and not self.thinned
+
+    def added(self, columns: Sequence[str]) -> pa.Table:
+        """These columns of the rows of the fragments that only the later version has, in any order."""
+        whole = [f for f in self.only_after if f.physical_rows <= _TAKEN_ROWS and not f.metadata.num_deletions]
+        parts = [self.after.read(columns, fragments=[f.fragment_id for f in self.only_after if f not in whole])]
+        with self.after.reading():
+            parts += [fragment.take(list(range(fragment.physical_rows)), columns=list(columns)) for fragment in whole]
+        return pa.concat_tables([part.select(columns).cast(parts[0].schema) for part in parts])
 
     def rows(self, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         """The key columns and row ids of the rows that only one of the versions holds in that place, per version. Equal

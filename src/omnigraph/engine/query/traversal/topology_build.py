@@ -23,7 +23,7 @@ from omnigraph.engine.rows.end_ids import PLAIN, IdForm
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.memory.row_space import RowSpace, extend_space
-from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 
 # Resolving builds a hash table over all node ids each time, so it is done for many edges at once.
@@ -145,7 +145,7 @@ def rows_to_read(before: Tables, after: Tables) -> int | None:
 def derive(older: TwoWays, before: Tables, after: Tables, forms: Forms = _PLAIN_FORMS) -> TwoWays | None:
     """The older topology brought to the state of `after`. None when too much changed, or in a way that is not known
     from row ids: two branches numbered different nodes alike, or nodes in between."""
-    edges = _changes(before[0], after[0], _ENDS)
+    edges = _edge_changes(before[0], after[0])
     sources = _changes(before[1], after[1], ["id"])
     one_type = after[1].key == after[2].key
     targets = sources if one_type else _changes(before[2], after[2], ["id"])
@@ -183,8 +183,29 @@ def derive(older: TwoWays, before: Tables, after: Tables, forms: Forms = _PLAIN_
 
 def _changes(old: Table, new: Table, columns: list[str]) -> RowChanges | None:
     """In which rows two versions differ; None when they are too many to be read."""
+    if old.key == new.key:
+        return _no_changes(new, columns)
     diff = VersionDiff.of(old, new, columns, columns)
     return None if diff.row_count > _most_rows(new) else diff.changes(columns)
+
+
+def _edge_changes(old: Table, new: Table) -> RowChanges | None:
+    """The same for an edge table, without row ids where edges were only added: nobody asks for those of edges. What
+    this process has committed itself is not read again."""
+    none = _no_changes(new, _ENDS)
+    if old.key == new.key:
+        return none
+    if (appended := new.appended_to(old)) is not None:
+        return RowChanges(none.old, appended.select(_ENDS))
+    diff = VersionDiff.of(old, new, _ENDS, _ENDS)
+    if not diff.only_adds or diff.row_count > _most_rows(new):
+        return _changes(old, new, _ENDS)
+    return RowChanges(none.old, diff.added(_ENDS))
+
+
+def _no_changes(table: Table, columns: list[str]) -> RowChanges:
+    none = pa.schema([*(table.schema.field(name) for name in columns), ROW_ID_FIELD]).empty_table()
+    return RowChanges(none, none)
 
 
 def _most_rows(table: Table) -> int:
@@ -205,6 +226,8 @@ def _space(space: RowSpace, changes: RowChanges, nodes: Table) -> RowSpace | Non
 def _edges_at(edges: Table, column: str, changes: RowChanges, form: IdForm, dangling: bool) -> pa.Table:
     """Unchanged edges that yet lead elsewhere now: those that name a removed node, which another
     of the same id may have replaced, and where edges dangle those that name a new one."""
+    if not len(changes.old) and not (dangling and len(changes.new)):
+        return _no_changes(edges, _ENDS).new.select(_ENDS)
     ids = [changes.old.column("id"), *([changes.new.column("id")] if dangling else [])]
     named = pc.unique(pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string()))
     return edges.rows_among(column, form.store(named).to_pylist(), _ENDS)
