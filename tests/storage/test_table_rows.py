@@ -190,10 +190,10 @@ def test_added_rows_are_those_of_new_fragments(root: GraphRoot, empty: TableStat
     later = root.staging.append(root.staging.append(first, things(b=2, c=None)).state, things(**many)).state
     diff = VersionDiff.of(opened(root, first), opened(root, later), ["n"], ["n"])
     assert diff.only_adds
-    assert sorted(diff.added(["n"]).column("n").to_pylist(), key=str) == sorted([2, None, *many.values()], key=str)
+    assert sorted(diff.new_rows(["n"]).column("n").to_pylist(), key=str) == sorted([2, None, *many.values()], key=str)
     thinned = root.staging.delete(later, ["b", "m7"]).state
     diff = VersionDiff.of(opened(root, first), opened(root, thinned), ["id"], ["id"])
-    assert set(diff.added(["id"]).column("id").to_pylist()) == {"c", *many} - {"m7"}
+    assert set(diff.new_rows(["id"]).column("id").to_pylist()) == {"c", *many} - {"m7"}
     assert not VersionDiff.of(opened(root, later), opened(root, thinned), ["id"], ["id"]).only_adds
 
 

@@ -99,7 +99,7 @@ class VersionDiff:
         """Whether the later version holds all rows of the earlier one as they were."""
         return not self.only_before and not self.thinned
 
-    def added(self, columns: Sequence[str]) -> pa.Table:
+    def new_rows(self, columns: Sequence[str]) -> pa.Table:
         """These columns of the rows of the fragments that only the later version has, in any order."""
         whole = [f for f in self.only_after if f.physical_rows <= _TAKEN_ROWS and not f.metadata.num_deletions]
         parts = [self.after.read(columns, fragments=[f.fragment_id for f in self.only_after if f not in whole])]

@@ -205,12 +205,12 @@ _LOOKUP_PER_VALUE = 6e-5
 _LOOKUP_PER_EDGE = 1e-6
 _SCAN_PER_ROW = 3e-8
 _MAP = 3e-3
-_DERIVE = 5e-3
+_DERIVE = 3e-3
 _DERIVE_PER_ROW = 2e-6
 _DERIVED_AT_ONCE = 2e-2
 _BUILD = 5e-3
-_BUILD_PER_EDGE = 6e-7
-_BUILD_PER_EDGE_WITH_ROWS = 1.2e-6
+_BUILD_PER_EDGE = 3.5e-7
+_BUILD_PER_EDGE_WITH_ROWS = 9e-7
 _BUILD_PER_NODE = 2e-7
 # A frontier that changes by less than this share from hop to hop is taken to stay as it is; one of less than so many
 # nodes, expected, is taken to be empty. So an estimate costs a bounded number of steps for any number of hops.
@@ -292,7 +292,7 @@ def choose(
     spent = sum(PROCESS_TOPOLOGIES.spend(key, lookups / len(absent)) for key in absent)
     estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     if spent <= topology:
-        return TraversalMode.INDEXED, estimate
+        return TraversalMode.INDEXED, f"{estimate}; made once lookups have cost as much, {spent * 1000:.1f} ms so far"
     return TraversalMode.CSR, estimate if lookups > topology else f"{estimate}, asked for repeatedly"
 
 

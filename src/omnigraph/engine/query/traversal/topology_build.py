@@ -23,11 +23,12 @@ from omnigraph.engine.rows.end_ids import PLAIN, IdForm
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.memory.row_space import RowSpace, extend_space
+from omnigraph.storage.tables.memory.text_positions import TextPositions
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 
-# Resolving builds a hash table over all node ids each time, so it is done for many edges at once.
-_EDGES_PER_RESOLVE = 4_000_000
+# Edges whose ends are looked up together: enough for the cost of a call not to matter, little beside the result.
+_EDGES_PER_RESOLVE = 1 << 18
 
 Forms: TypeAlias = tuple[IdForm, IdForm]
 """How the source and the target of an edge hold the ids of their nodes."""
@@ -59,7 +60,8 @@ def build(
     """From the tables themselves. `check` is called between steps and may raise."""
     near, source_ids = _node_ids(sources)
     far, target_ids = (near, source_ids) if one_type else _node_ids(targets)
-    source_ids, target_ids = (form.store(ids) for form, ids in zip(forms, (source_ids, target_ids), strict=True))
+    from_ids = TextPositions(forms[0].store(source_ids))
+    to_ids = from_ids if one_type and forms[0] == forms[1] else TextPositions(forms[1].store(target_ids))
     left, right = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     batches: Iterable[pa.Table]
     if with_edges:
@@ -71,9 +73,9 @@ def build(
     with ThreadPoolExecutor(1) as beside:
         for batch in batches:
             check()
-            # Arrow resolves one column on one core, and there are two columns.
-            other = beside.submit(_index_of, batch.column("dst"), target_ids)
-            left.append(_index_of(batch.column("src"), source_ids))
+            # A column is looked up on one core, and there are two columns.
+            other = beside.submit(to_ids.find, batch.column("dst"))
+            left.append(from_ids.find(batch.column("src")))
             right.append(other.result())
     source, target = np.concatenate(left), np.concatenate(right)
     check()
@@ -104,10 +106,10 @@ def _batches(table: Table, columns: list[str]) -> Iterator[pa.Table]:
         pending.append(batch)
         waiting += len(batch)
         if waiting >= _EDGES_PER_RESOLVE:
-            yield pa.Table.from_batches(pending)
+            yield pa.Table.from_batches(pending).combine_chunks()
             pending, waiting = [], 0
     if pending:
-        yield pa.Table.from_batches(pending)
+        yield pa.Table.from_batches(pending).combine_chunks()
 
 
 def _node_ids(table: Table) -> tuple[RowSpace, pa.Array]:
@@ -200,7 +202,7 @@ def _edge_changes(old: Table, new: Table) -> RowChanges | None:
     diff = VersionDiff.of(old, new, _ENDS, _ENDS)
     if not diff.only_adds or diff.row_count > _most_rows(new):
         return _changes(old, new, _ENDS)
-    return RowChanges(none.old, diff.added(_ENDS))
+    return RowChanges(none.old, diff.new_rows(_ENDS))
 
 
 def _no_changes(table: Table, columns: list[str]) -> RowChanges:
