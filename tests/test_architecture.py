@@ -183,7 +183,7 @@ def test_only_the_tables_package_touches_what_is_lances() -> None:
     (tables,) = (tree for path, tree in modules() if path.as_posix() == f"{LANCE_OWNER}/rows.py")
     (table,) = (node for node in tables.body if isinstance(node, ast.ClassDef) and node.name == "Table")
     held = {n.attr for n in ast.walk(table) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    expected = {"state", "_dataset", "_location", "_watch", "_origin"}
+    expected = {"state", "_dataset", "_location", "_watch", "_origin", "_appended"}
     assert held == expected, "a Lance object must not be an attribute that others can use"
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.bindings import RowSpace
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.traversal import intersection, search
@@ -19,6 +18,7 @@ from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change
 from omnigraph.engine.query.traversal.intersection import Side, common_neighbours
 from omnigraph.errors import ResourceLimitError
 from omnigraph.graph import Graph
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from tests.engine.query.test_hop_search import Context
 from tests.engine.query_graphs import edge, node
 

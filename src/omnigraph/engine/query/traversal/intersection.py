@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Indices, Mask, RowSpace
+from omnigraph.engine.query.bindings import Indices, Mask
 from omnigraph.engine.query.traversal.adjacency import (
     Neighbours,
     Positions,
@@ -23,6 +23,7 @@ from omnigraph.engine.query.traversal.adjacency import (
     stands_between,
 )
 from omnigraph.engine.query.traversal.search import SearchContext, bounded_parts
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 # Pairs whose lists are measured together.
