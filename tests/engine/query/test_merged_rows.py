@@ -6,16 +6,11 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.query.context import MODE_VARIABLE
-from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators import expand
-from omnigraph.engine.query.operators.grouping import groups_of, identity_codes
 from omnigraph.engine.query.read import ReadOptions, run_query
 from omnigraph.errors import ResourceLimitError
 from omnigraph.graph import Graph
@@ -137,17 +132,3 @@ def test_neighbours_that_are_merged_are_work_all_the_same(stored: Graph, monkeyp
         stored.query(
             f"query q() {{ match {{ $a: Person  {QUERIES['pairs']} }} }}", options=ReadOptions(traversal_work=50)
         )
-
-
-@settings(max_examples=60, deadline=None)
-@given(values=st.lists(st.sampled_from(["a", "b", "", None])), spare=st.booleans())
-def test_values_of_a_dictionary_are_grouped_as_plain_ones(values: list[str | None], spare: bool) -> None:
-    """Its entries may repeat, be null, or be used by no value."""
-    plain = pa.array(values, pa.string())
-    entries = ["b", "a", "", *(["a", None, "unused"] if spare else [])]
-    at = [None if value is None else entries.index(value) for value in values]
-    if spare:
-        at = [4 if i is None else 3 if i == 1 and n % 2 else i for n, i in enumerate(at)]
-    coded = pa.DictionaryArray.from_arrays(pa.array(at, pa.int32()), pa.array(entries, pa.string()))
-    groups = [groups_of(identity_codes(each, MemoryBudget())).of_row.tolist() for each in (plain, coded)]
-    assert groups[0] == groups[1]

@@ -161,8 +161,6 @@ def identity_codes(values: pa.Array, budget: MemoryBudget) -> Coded:
     if not len(values):
         return Coded(np.zeros(0, np.int64), 1)
     budget.step(_ENCODED_COPIES * (values.nbytes + _NUMBER_BYTES * len(values)))
-    if pa.types.is_dictionary(values.type):
-        return _codes_of_dictionary(values, budget)
     if pa.types.is_struct(values.type):
         return _codes_of_structs(values, budget)
     if pa.types.is_nested(values.type):
@@ -183,14 +181,6 @@ def _encode(values: pa.Array) -> Coded:
     encoded = values.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return Coded(codes, max(1, len(encoded.dictionary)))
-
-
-def _codes_of_dictionary(values: pa.DictionaryArray, budget: MemoryBudget) -> Coded:
-    """Only the values of the dictionary are compared; some of them may be equal, or null."""
-    entries = pa.concat_arrays([values.dictionary, pa.nulls(1, values.dictionary.type)])
-    codes, size = identity_codes(entries, budget)
-    at = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary))
-    return Coded(codes[at.to_numpy(zero_copy_only=False)], size)
 
 
 def _codes_of_structs(values: pa.Array, budget: MemoryBudget) -> Coded:

@@ -200,7 +200,7 @@ def _adjacencies(
 
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
-_LOOKUP = 2.5e-3
+_LEAST_LOOKUPS = 7.5e-3
 _LOOKUP_PER_VALUE = 6e-5
 _LOOKUP_PER_EDGE = 1e-6
 _SCAN_PER_ROW = 3e-8
@@ -287,8 +287,10 @@ def choose(
     absent = [key for key in dict.fromkeys(keys) if PROCESS_TOPOLOGIES.peek(key) is None]
     if not absent:
         return TraversalMode.CSR, "at hand"
-    lookups = _lookup_cost(steps, starts, most_hops, context)
     topology = sum(_topology_cost(key, context) for key in absent)
+    if topology <= _LEAST_LOOKUPS:
+        return TraversalMode.CSR, f"about {topology * 1000:.1f} ms by topology, less than by any lookup"
+    lookups = _lookup_cost(steps, starts, most_hops, context)
     spent = sum(PROCESS_TOPOLOGIES.spend(key, lookups / len(absent)) for key in absent)
     estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     if spent <= topology:
@@ -350,5 +352,5 @@ class _StepEstimate(NamedTuple):
         return cls(step.start.type_key, step.end.type_key, degree, float(edges.state.rows), unindexed)
 
     def cost(self, nodes: float, reached: float) -> float:
-        lookups = 3 * _LOOKUP + nodes * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
+        lookups = _LEAST_LOOKUPS + nodes * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
         return lookups + self.unindexed * _SCAN_PER_ROW

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 from numpy.typing import NDArray
@@ -248,7 +248,7 @@ class TopologyCache:
             return changed, _DERIVED
         if (loaded := _load(files, key)) is not None:
             return loaded, "from the store"
-        for older in (*([] if held is None else [held[0]]), *self._stored_older(files, key)):
+        for older in chain([] if held is None else [held[0]], self._stored_older(files, key)):
             if (changed := _derive(root, key, older)) is not None:
                 if files.damage(key.folder) is not None:
                     self._save(files, changed)
