@@ -203,7 +203,7 @@ def _adjacencies(
 
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
-_LOOKUP = 2.5e-3
+_LEAST_LOOKUPS = 7.5e-3
 _LOOKUP_PER_VALUE = 6e-5
 _LOOKUP_PER_EDGE = 1e-6
 _SCAN_PER_ROW = 3e-8
@@ -395,7 +395,7 @@ def _lookup_cost(steps: Sequence[EdgeStep], starts: Mapping[str, int], most_hops
 def _least_lookup_cost(context: ReadContext) -> float:
     """The cost of the lookups of a step, however few nodes there are."""
     is_local = context.snapshot.root.location.is_local
-    return 3 * (_LOOKUP if is_local else _LOOKUP + _ROUNDS_PER_LOOKUP * _ROUND)
+    return _LEAST_LOOKUPS if is_local else _LEAST_LOOKUPS + 3 * _ROUNDS_PER_LOOKUP * _ROUND
 
 
 class _StepEstimate(NamedTuple):

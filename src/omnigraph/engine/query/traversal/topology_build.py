@@ -24,6 +24,7 @@ from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.memory.row_space import RowSpace, extend_space
 from omnigraph.storage.tables.memory.text_positions import TextPositions
+from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 
@@ -135,8 +136,11 @@ _ENDS: Final = ["src", "dst"]
 
 def rows_to_read(before: Tables, after: Tables) -> int | None:
     """How many rows lie between two states, by their manifests. None when they are too many to derive one."""
-    total = 0
+    appended = after[0].appended_to(before[0])
+    total = 0 if appended is None else len(appended)
     for old, new, columns in zip(before, after, (_ENDS, ["id"], ["id"]), strict=True):
+        if old.key == new.key or (appended is not None and new is after[0]):
+            continue
         rows = VersionDiff.of(old, new, columns, columns).row_count
         if rows > _most_rows(new):
             return None
@@ -254,7 +258,10 @@ def rows_by_id(nodes: Table, columns: Sequence[pa.ChunkedArray]) -> list[RowIds]
     """The row of each node by its id, -1 where there is none or the id is null: one lookup for all columns."""
     chunks = [chunk for column in columns for chunk in column.chunks]
     together = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
-    matches = nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True)
+    wanted = together.to_pylist()
+    matches = rows_in_memory(nodes, "id", wanted, ["id"])
+    if matches is None:
+        matches = nodes.rows_among("id", wanted, ["id"], row_ids=True)
     rows, ids = np.append(row_ids_of(matches), -1), one_array(matches.column("id"))
     return [rows[_index_of(column, ids)] for column in columns]
 

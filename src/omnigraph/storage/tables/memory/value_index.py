@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from omnigraph.storage.tables.memory.addresses import FragmentRows
 from omnigraph.storage.tables.memory.columns import COLUMNS, StoredColumn, column_key
 from omnigraph.storage.tables.memory.key_hashes import Hashes, key_hashes
-from omnigraph.storage.tables.rows import RowIds, Table
+from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, Table
 
 _INDEX: Final = "index"
 # So many texts are looked up at most; for more of them a comparison of the whole column costs less.
@@ -79,6 +79,20 @@ def rows_with(table: Table, column: str, texts: Sequence[str]) -> RowIds | None:
     if not rows:
         return np.empty(0, np.int64)
     return rows[0] if len(rows) == 1 and len(rows[0]) < 2 else np.sort(np.concatenate(rows))
+
+
+def rows_in_memory(table: Table, column: str, texts: Sequence[str], columns: Sequence[str]) -> pa.Table | None:
+    """Columns and row ids of the rows whose text is one of these, which are distinct, as `Table.rows_among` gives them.
+    For any number of texts. None when the index or a column is not in memory."""
+    parts = [np.empty(0, np.int64)]
+    for start in range(0, len(texts), MOST_LOOKUPS):
+        part = rows_with(table, column, texts[start : start + MOST_LOOKUPS])
+        if part is None:
+            return None
+        parts.append(part)
+    rows = np.concatenate(parts)
+    read = COLUMNS.take(table, rows, columns)
+    return None if read is None else read.append_column(ROW_ID_FIELD, pa.array(rows.view(np.uint64)))
 
 
 def _matches(
