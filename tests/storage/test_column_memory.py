@@ -20,6 +20,7 @@ from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.memory import columns, value_index
 from omnigraph.storage.tables.memory.columns import COLUMNS, encode
+from omnigraph.storage.tables.memory.key_hashes import text_hash, text_hashes
 from omnigraph.storage.tables.memory.value_index import rows_in_memory, rows_with
 from omnigraph.storage.tables.rows import by_row_id, row_ids_of
 
@@ -210,3 +211,8 @@ def test_threads_that_load_one_column_agree(root: GraphRoot) -> None:
         thread.join()
     assert len(answers) == 8
     assert all(answer == answers[0] for answer in answers)
+
+
+@given(st.lists(st.one_of(st.text(max_size=30), st.text("ab", min_size=6, max_size=40)), min_size=1))
+def test_one_text_has_the_hash_that_it_has_among_others(texts: list[str]) -> None:
+    assert [text_hash(text, 16) for text in texts] == text_hashes(pa.array(texts, pa.string()), 16).tolist()
