@@ -121,7 +121,10 @@ def __getattr__(name: str) -> Any:
     """Importing the package costs nothing; the engine, and Lance with it, is loaded when first used."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    from omnigraph.process import without_collections
+
+    with without_collections():
+        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
     return value
 
 

@@ -2,15 +2,18 @@
 
 A command is often shorter than the work around it: pyarrow imports pandas where it is installed (0.4 s of CPU), and
 Python frees every module at its end (0.1 s). Both are left out here, by documented means, and only in a process that
-one of our entry points has taken: a program that imports `omnigraph`, or calls `cli.main.run`, keeps its own ways.
+one of our entry points has taken: a program that imports `omnigraph`, or calls `cli.main.run`, keeps its own ways. What
+every process gains from is that nobody looks for garbage while Lance is imported.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, cast
 
 _NEEDED_BY_PANDAS: Final = "dateutil"
@@ -70,3 +73,18 @@ class Process:
 
 
 PROCESS: Final = Process()
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Meanwhile Python looks for no cyclic garbage. For what makes many objects that stay, and takes milliseconds: an
+    import of Lance and pandas takes a quarter of its time for searches that find nothing, and later ones go through all
+    that these two have made."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from omnigraph import __version__
 from omnigraph.cli.main import run
 from omnigraph.graph import Graph
+from omnigraph.process import without_collections
 
 SCHEMA = "node Book { isbn: String @key  title: String?  price: F64? }\n"
 QUERIES = "query by_isbn($i: String) { match { $b: Book { isbn: $i } } return { $b.title } }\n"
@@ -170,6 +172,16 @@ print(type(frame).__name__, pyarrow.Table.from_pandas(frame).num_rows)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "DataFrame 2\n"
+
+
+def test_garbage_is_looked_for_again_after_an_import_unless_the_program_does_not_want_it() -> None:
+    assert gc.isenabled()
+    with without_collections():
+        assert not gc.isenabled()
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_a_process_of_somebody_else_keeps_pandas() -> None:

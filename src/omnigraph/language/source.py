@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from omnigraph.errors import CompileError, Diagnostic, Span
+from omnigraph.process import without_collections
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -276,4 +277,5 @@ def grammar_parser(package: str, transformer: object, **options: Any) -> Lark:
     with open(f"{folder}/grammar.lark", encoding="utf-8") as file:
         grammar = file.read()
     tables = f"{folder}/__pycache__/grammar.{sys.implementation.cache_tag}.tables"
-    return Lark(grammar, parser="lalr", transformer=transformer, cache=tables, **options)
+    with without_collections():
+        return Lark(grammar, parser="lalr", transformer=transformer, cache=tables, **options)

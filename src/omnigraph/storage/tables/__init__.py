@@ -7,11 +7,11 @@ HEAD of a dataset always stays at its empty version 1. A process that only reads
 Lance imports the parts of Arrow that import pandas, so a process of ours imports those in its own way before.
 """
 
-from omnigraph.process import PROCESS
+from omnigraph.process import PROCESS, without_collections
 
-PROCESS.import_arrow()
-
-from omnigraph.storage.tables.reader import TableReader  # noqa: E402
-from omnigraph.storage.tables.rows import Table  # noqa: E402
+with without_collections():
+    PROCESS.import_arrow()
+    from omnigraph.storage.tables.reader import TableReader
+    from omnigraph.storage.tables.rows import Table
 
 __all__ = ["Table", "TableReader"]
