@@ -30,8 +30,8 @@ PEOPLE = [f"p{number:03}" for number in range(200)]
 LOOKUP = "query q($k: String) { match { $p: Person { slug: $k } } return { $p.age as age } }"
 HOP = "query q($k: String) { match { $p: Person { slug: $k }  $p knows $x } return { count($x) as n } }"
 
-LOOKUP_COST = (10, 8)
-HOP_COST = (14, 7)
+LOOKUP_COST = (9, 7)
+HOP_COST = (13, 6)
 """Requests, and rounds of them: what a cold process pays for its first read."""
 COPIED_COST = (5, 4)
 """The same where this machine has copies of the tables: what can have changed, and one look per table whether the
@@ -108,7 +108,6 @@ def by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any stored topology counts as large, and reading all of it as slow."""
     monkeypatch.setattr("omnigraph.engine.query.traversal.neighbours._FETCH_PER_BYTE", 1e-4)
     monkeypatch.setattr("omnigraph.engine.query.traversal.topology.FETCHED_BYTES", 0)
-    monkeypatch.setattr("omnigraph.engine.query.traversal.stored_ranges.FETCHED_BYTES", 0)
 
 
 @pytest.mark.usefixtures("by_ranges")
