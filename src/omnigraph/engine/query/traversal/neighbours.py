@@ -20,8 +20,14 @@ from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.query.traversal.edge_visibility import visible_adjacency
-from omnigraph.engine.query.traversal.stored_ranges import MOST_HOPS, MOST_NODES, StoredRanges
-from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
+from omnigraph.engine.query.traversal.topology import (
+    MOST_HOPS,
+    MOST_NODES,
+    PROCESS_TOPOLOGIES,
+    Shape,
+    StoredRanges,
+    TopologyKey,
+)
 from omnigraph.engine.query.traversal.topology_build import Forms, rows_by_id
 from omnigraph.engine.rows.end_ids import IdForm
 from omnigraph.language.catalog import NodeType

@@ -2,7 +2,8 @@
 
 It is looked for in shared memory, then in the store, then derived from an older one, and only then built. Keys are
 immutable versions, so nothing goes stale and branches share topologies. Called by `neighbours`; results never depend
-on which way it was found.
+on which way it was found. Of a large one in a store behind a network, a few lists are read as ranges: every lookup in a
+table would take several rounds.
 """
 
 from __future__ import annotations
@@ -16,20 +17,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours, either_way
+from omnigraph.engine.query.traversal.adjacency import (
+    Adjacency,
+    LayeredAdjacency,
+    Neighbours,
+    either_way,
+    of_pairs,
+    walk,
+)
 from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, build, derive, rows_to_read
 from omnigraph.engine.rows.end_ids import PLAIN, IdForm
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.catalog import EdgeType
+from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.cache import SHARED_MEMORY, Lookups, RecentlyUsed
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.memory.row_space import RowSpace
+from omnigraph.storage.tables.rows import RowIds
 from omnigraph.storage.topology import TopologyDescription, TopologyFiles, topology_folder
 
 CACHE_VARIABLE: Final = "OMNIGRAPH_TOPOLOGY_CACHE_BYTES"
@@ -389,3 +400,58 @@ def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | No
 def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
     edges, sources, targets = map(root.reader.open_to_read, key.tables)
     return edges, sources, targets
+
+
+# A few lists of a large one
+
+MOST_NODES: Final = 512
+"""Lists of so many nodes are read by ranges."""
+MOST_HOPS: Final = 4
+
+_WAYS: Final = {Direction.OUT: ("out",), Direction.IN: ("in",), Direction.BOTH: ("out", "in")}
+
+
+class StoredRanges(NamedTuple):
+    """A stored topology whose nodes are numbered by their row ids, from a first one on."""
+
+    files: TopologyFiles
+    folder: str
+    description: TopologyDescription
+    first_source: int
+    first_target: int
+
+    @classmethod
+    def of(cls, root: GraphRoot, key: TopologyKey) -> Self | None:
+        """Of a topology that is too large to be read ahead; None where the store has none, or memory a near one."""
+        if root.location.is_local or key.shape is not Shape.NEIGHBOURS or PROCESS_TOPOLOGIES.has_near(key):
+            return None
+        description = PROCESS_TOPOLOGIES.find_stored(root, key)
+        if description is None or description.nbytes <= FETCHED_BYTES:
+            return None
+        files = TopologyFiles(root.objects)
+        first = {stored.name: stored.first for stored in description.arrays}
+        first_source, first_target = first.get("sources"), first.get("targets")
+        if first_source is None or first_target is None or files.are_at_hand(key.folder, description):
+            return None
+        return cls(files, key.folder, description, first_source, first_target)
+
+    def explore(self, plan: ir.Expand, nodes: RowIds, check: Callable[[], None]) -> Adjacency | None:
+        """Everything within reach of the nodes; None when the files do not fit their description. `check` is called
+        before each step and may raise."""
+
+        def step(frontier: RowIds) -> tuple[RowIds, RowIds]:
+            check()
+            parts = [self._read(way, frontier) for way in _WAYS[plan.direction]]
+            sources, ends = zip(*parts, strict=True)
+            return np.concatenate(sources), np.concatenate(ends)
+
+        try:
+            return of_pairs(*walk(nodes, plan.max_hops, step, one_type=plan.edge.is_symmetric))
+        except IntegrityError:
+            return None
+
+    def _read(self, way: str, nodes: RowIds) -> tuple[RowIds, RowIds]:
+        near, far = self.first_source, self.first_target
+        near, far = (far, near) if way == "in" else (near, far)
+        counts, targets = self.files.neighbours(self.folder, self.description, way, nodes - near)
+        return np.repeat(nodes, counts), targets.astype(np.int64) + far

@@ -7,6 +7,7 @@ with the same result: both are the same immutable version. Only `Table` and its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
@@ -24,8 +25,19 @@ class CopiedDataset:
     """As far as reading goes, a Lance dataset. What is not here (schema, version, fragments) is metadata, which is in
     memory; its address is that of the store, for readers of single files."""
 
-    def __init__(self, local: Any, remote: Callable[[], Any], give_up: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        local: Any,
+        folder: Path,
+        uri: str,
+        storage_options: dict[str, str] | None,
+        remote: Callable[[], Any],
+        give_up: Callable[[], None],
+    ) -> None:
+        self.folder = folder
+        self.uri = uri
         self._local = local
+        self._storage_options = storage_options
         self._open_remote = remote
         self._give_up = give_up
         self._remote: Any = None
@@ -33,18 +45,17 @@ class CopiedDataset:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._local, name)
 
-    @property
-    def uri(self) -> str:
-        return str(self._of_store().uri)
-
-    def latest_storage_options(self) -> Any:
-        return self._of_store().latest_storage_options()
+    def latest_storage_options(self) -> dict[str, str] | None:
+        return self._storage_options
 
     def io_stats_snapshot(self) -> Any:
         return _NO_REQUESTS if self._remote is None else self._remote.io_stats_snapshot()
 
     def scanner(self, **options: Any) -> CopiedScanner:
         return CopiedScanner(self, options)
+
+    def get_fragment(self, number: int) -> CopiedFragment:
+        return CopiedFragment(self, number)
 
     def count_rows(self, **options: Any) -> int:
         return self.read(lambda dataset: int(dataset.count_rows(**options)))
@@ -78,12 +89,23 @@ class CopiedDataset:
         self._remote = self._open_remote()
         self._give_up()
 
-    def _of_store(self) -> Any:
-        return self._open_remote() if self._remote is None else self._remote
-
 
 def _is_of_lance(error: BaseException) -> bool:
     return isinstance(error, LANCE_ERRORS) or is_panic(error)
+
+
+class CopiedFragment:
+    """A fragment of one or the other. Its metadata is in memory."""
+
+    def __init__(self, dataset: CopiedDataset, number: int) -> None:
+        self._dataset = dataset
+        self._number = number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset._local.get_fragment(self._number), name)
+
+    def take(self, offsets: Any, columns: Any) -> pa.Table:
+        return self._dataset.read(lambda dataset: dataset.get_fragment(self._number).take(offsets, columns=columns))
 
 
 class CopiedScanner:

@@ -73,8 +73,11 @@ class LocalCopies:
         if not self._is_complete(state) or not self._objects.exists(manifest_path(state)):
             return None
         try:
-            local = lance.dataset(str(self._files.path(state.path)), version=state.number, session=session)
-            return CopiedDataset(local, lambda: remote()._dataset, lambda: self._give_up(state))
+            folder = self._files.path(state.path)
+            local = lance.dataset(str(folder), version=state.number, session=session)
+            location = self._objects.location
+            uri, options = location.child(state.path), dict(location.options) or None
+            return CopiedDataset(local, folder, uri, options, lambda: remote()._dataset, lambda: self._give_up(state))
         except LANCE_ERRORS:
             self._give_up(state)
             return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.integer_sets import find_positions, is_ascending
 from omnigraph.storage.location import Location
+from omnigraph.storage.tables.disk.copied_dataset import CopiedDataset
 from omnigraph.storage.tables.memory.deletions import Offsets, read_deletions
 
 OFFSET_BITS: Final = 32
@@ -153,7 +155,8 @@ class RowAddresses:
     def of(cls, path: str, dataset: Any, location: Location) -> RowAddresses:
         """Of an open version of the table in this folder."""
         folder = location.child(path)
-        return cls([_fragment_rows(path, folder, fragment, location) for fragment in dataset.get_fragments()])
+        copy = dataset.folder if isinstance(dataset, CopiedDataset) else None
+        return cls([_fragment_rows(path, folder, fragment, location, copy) for fragment in dataset.get_fragments()])
 
     def addresses(self, row_ids: NDArray[np.int64], *, live: bool = False) -> NDArray[np.int64]:
         """The address of each row, its fragment above and its offset below; `NOWHERE` for rows that this version does
@@ -216,7 +219,7 @@ def _split(fragments: Sequence[FragmentRows]) -> tuple[list[FragmentRows], list[
     return disjoint, [fragment for fragment in reversed(fragments) if fragment.id not in chosen]
 
 
-def _fragment_rows(path: str, folder: str, fragment: Any, location: Location) -> FragmentRows:
+def _fragment_rows(path: str, folder: str, fragment: Any, location: Location, copy: Path | None) -> FragmentRows:
     metadata = fragment.metadata
     # The same data file may be committed twice with other new row ids, but then on other versions.
     updated = metadata.last_updated_at_version_meta
@@ -232,7 +235,8 @@ def _fragment_rows(path: str, folder: str, fragment: Any, location: Location) ->
     rows = _FRAGMENTS.get((*key, name))
     if rows is None:
         count = metadata.num_deletions
-        rows = whole.with_deletions(count, partial(read_deletions, location, f"{path}/{name}", count))
+        local = None if copy is None else copy / name
+        rows = whole.with_deletions(count, partial(read_deletions, location, f"{path}/{name}", count, local))
         _FRAGMENTS.keep((*key, name), rows, rows.nbytes)
     return rows
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -26,9 +28,15 @@ _LONGEST_ARRAY: Final = 4_096
 _BITMAP_BYTES: Final = 8_192
 
 
-def read_deletions(location: Location, path: str, count: int) -> Offsets:
-    """The offsets in a deletion file below the graph's root, ascending. Its manifest says how many there are."""
-    content = Objects(location).get(path)
+def read_deletions(location: Location, path: str, count: int, local: Path | None = None) -> Offsets:
+    """The offsets in a deletion file below the graph's root, ascending. Its manifest says how many there are. `local`
+    is a copy of the file, which another process may have removed."""
+    content = None
+    if local is not None:
+        with suppress(OSError):
+            content = local.read_bytes()
+    if content is None:
+        content = Objects(location).get(path)
     if content is None:
         raise IntegrityError(path, "is missing, and a version of its table needs it")
     try:
