@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -136,6 +137,11 @@ class IndexedTexts:
         return documents + self._of_parent.nbytes + self.left.nbytes + moved
 
     @cached_property
+    def digest(self) -> bytes:
+        """The name in short, for what is kept for each word."""
+        return blake2b(repr(self.name).encode(), digest_size=16).digest()
+
+    @cached_property
     def tokens(self) -> int:
         return int(self.lengths.sum())
 
@@ -179,7 +185,7 @@ class IndexedTexts:
         questions about the best documents, so a term is listed once so many were asked about it."""
         every = True
         for term in terms:
-            if _OCCURRENCES.get((*self.name, term.token)) is not None or self._inherited_term(term.token) is not None:
+            if _OCCURRENCES.get((self.digest, term.token)) is not None or self._inherited_term(term.token) is not None:
                 continue
             asked = self.questions[term.token] = self.questions.get(term.token, 0) + 1
             bearable = asked * (_OCCURRENCES_PER_QUESTION + self.row_ids.size // _ROWS_PER_OCCURRENCE)
@@ -188,7 +194,7 @@ class IndexedTexts:
 
     def occurrences(self, table: Table, term: Term) -> Occurrences:
         """The documents that hold a term, remembered."""
-        key = (*self.name, term.token)
+        key = (self.digest, term.token)
         if (cached := _OCCURRENCES.get(key)) is not None:
             return cached
         if (occurrences := self._inherited_occurrences(term.token)) is None:
@@ -214,7 +220,7 @@ class IndexedTexts:
         while texts is not None and len(ways) < _MOST_GENERATIONS:
             ways.append(texts._of_parent)
             texts = texts._parent()
-            if texts is not None and (cached := _OCCURRENCES.get((*texts.name, token))) is not None:
+            if texts is not None and (cached := _OCCURRENCES.get((texts.digest, token))) is not None:
                 positions, frequencies = cached
                 for way in reversed(ways):
                     positions = way[positions]
@@ -242,19 +248,19 @@ class IndexedTexts:
         """The order of documents by entity id, as a number for each; None when it is not known. The order of all
         documents is made once reading the ids of some has cost as much."""
         positions, present = find_positions(self.row_ids, row_ids)
-        ranks = _ID_RANKS.get(self.name)
+        ranks = _ID_RANKS.get(self.digest)
         if ranks is None:
             self.tied_rows += row_ids.size
             if self.tied_rows * _ORDERED_PER_READ < self.row_ids.size or not present.all():
                 return None
             self.tied_rows = 0
             ranks = rank_ids(table.read(["id"], row_ids=True), self.row_ids).astype(np.int32)
-            _ID_RANKS.keep(self.name, ranks, ranks.nbytes + 256)
+            _ID_RANKS.keep(self.digest, ranks, ranks.nbytes + 256)
         return ranks[positions] if present.all() else None
 
     def mask_in_memory(self, table: Table, filter: str) -> Mask | None:
         """The documents of this version that pass a filter, if that is known already."""
-        return _MASKS.get((*self.name, table.key, filter))
+        return _MASKS.get((self.digest, table.key, filter))
 
     def mask(self, table: Table, filter: str, *, by_index: bool) -> Mask:
         """The documents of this version that pass a filter, remembered: the columns of the filter are read, or their
@@ -262,7 +268,7 @@ class IndexedTexts:
         if (cached := self.mask_in_memory(table, filter)) is not None:
             return cached
         mask = is_member(self.row_ids, filtered_rows(table, filter, by_index=by_index))
-        return _MASKS.keep((*self.name, table.key, filter), mask, mask.nbytes + 2 * len(filter) + 256)
+        return _MASKS.keep((self.digest, table.key, filter), mask, mask.nbytes + 2 * len(filter) + 256)
 
     def note_share(self, filter: str, share: float) -> None:
         if len(self.shares) >= _REMEMBERED_FILTERS:
@@ -299,13 +305,13 @@ class IndexedTexts:
     def _gone_texts(self, table: Table) -> Postings | None:
         """The texts that the index still counts and no row has any more, remembered; None when the files don't hold
         them: they may have lost texts of rows that left, or have others."""
-        if (cached := _GONE.get(self.name)) is not None:
+        if (cached := _GONE.get(self.digest)) is not None:
             return cached.texts
         deleted = deleted_rows(table, [self.column], self.fragment_ids)
         texts = None if deleted is None else Postings(deleted, self.column)
         if texts is not None and not np.array_equal(texts.row_ids, self.left):
             texts = None
-        return _GONE.keep(self.name, _GoneTexts(texts), 256 if texts is None else texts.nbytes).texts
+        return _GONE.keep(self.digest, _GoneTexts(texts), 256 if texts is None else texts.nbytes).texts
 
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
         # One trusted document with its score tells Lance's idf; as many as have moved could come before it.
