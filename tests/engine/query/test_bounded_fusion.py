@@ -23,6 +23,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.graph import Graph
 from omnigraph.language.query.check.query import check_row_filter
 from omnigraph.language.query.row_filter import TypeVisibility, for_actor, visibility_of
+from omnigraph.storage.cache import SHARED_MEMORY
 from tests.engine.search_tables import TEXT_WAYS, Shelf, choose_text_way
 
 WORDS = ["moss", "tide", "sea", "guide", "survey", "lichen"]
@@ -119,6 +120,8 @@ def test_counted_places_are_those_of_the_whole_ranking(shelves: list[Shelf], dat
     limit = data.draw(st.integers(1, 40))
     with pytest.MonkeyPatch.context() as patch:
         whole = bm25(shelf.table, "text", query, candidates, None, visible)
+        if data.draw(st.booleans()):
+            SHARED_MEMORY.clear()
         patch.setattr(ranked_search, "_FEW_ROWS", data.draw(st.sampled_from([0, 2048])))
         patch.setattr(scored_texts, "_SPARSE", data.draw(st.sampled_from([0, 4])))
         patch.setattr(ranked_search, "_SPARE_PROPOSALS", data.draw(st.sampled_from([0, 24])))
@@ -244,6 +247,8 @@ def test_a_fusion_is_that_of_its_whole_arms(states: list[Snapshot], data: st.Dat
     with pytest.MonkeyPatch.context() as patch:
         choose_text_way(patch, data.draw(st.sampled_from(TEXT_WAYS)))
         patch.setattr(ranked_search, "_FEW_ROWS", data.draw(st.sampled_from([0, 2048])))
+        if data.draw(st.booleans()):
+            SHARED_MEMORY.clear()
         rows = fusion.given()
     nodes = list(dict.fromkeys(rows))  # a node has all its rows, one after the other, cut by the limit
     expected = fusion.expected()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, counts_of, query_words
+from omnigraph.engine.query.search.corpus import Corpus, VisibleTexts
 from omnigraph.engine.query.search.ranked_rows import (
     EVERY_ROW,
     NO_ROWS,
@@ -40,11 +41,9 @@ from omnigraph.engine.query.search.scored_texts import (
 )
 from omnigraph.engine.query.search.text_index import (
     WORDS_PER_QUESTION,
-    Corpus,
     IndexedTexts,
     Occurrences,
     Term,
-    VisibleTexts,
     length_normalisers,
 )
 from omnigraph.storage.integer_sets import find_positions, is_member
@@ -181,6 +180,7 @@ class TextRanking:
             lambda term: indexed.occurrences(self._table, term),
             lambda positions: normalisers[positions],
             self._budget,
+            lambda term: indexed.saturations(self._table, term, formula.average),
         )
         return [*self._counted_parts, ScoredPart(indexed.row_ids, positions, scores, indexed)]
 

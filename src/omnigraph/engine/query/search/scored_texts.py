@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
+from omnigraph.engine.query.search.corpus import Corpus
 from omnigraph.engine.query.search.ranked_rows import Mask, Measures
-from omnigraph.engine.query.search.text_index import K1, Corpus, IndexedTexts, Occurrences, Term
+from omnigraph.engine.query.search.text_index import IndexedTexts, Occurrences, Term, saturate
 from omnigraph.storage.integer_sets import distinct, find_positions, is_member
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
@@ -55,8 +56,7 @@ class Formula:
 
     def contribution(self, number: int, frequencies: NDArray[np.integer], normalisers: Measures) -> Measures:
         """What term `number` adds to the scores of documents that hold it, which is more than nothing."""
-        saturated = frequencies * (K1 + 1) / (frequencies + normalisers)
-        return self.terms[number].weight * self.idf[number] * saturated
+        return self.terms[number].weight * self.idf[number] * saturate(frequencies, normalisers)
 
     def score(
         self,
@@ -64,15 +64,19 @@ class Formula:
         occurrences: Callable[[Term], Occurrences],
         normalisers: Callable[[NDArray[np.integer]], Measures],
         budget: MemoryBudget,
+        saturations: Callable[[Term], Measures | None] = lambda _: None,
     ) -> tuple[NDArray[np.integer], Measures]:
         """Those of some documents that hold a term, as positions, ascending, with their scores. `occurrences` finds
-        those that hold one."""
+        those that hold one, and `saturations` has the saturated count of every document for some terms."""
         if self._holding * _SPARSE < documents:
             return self._score_sparsely(occurrences, normalisers, budget)
         budget.step(documents * SCORED_BYTES)
         scores = np.zeros(documents)
         for number, term in enumerate(self.terms):
             budget.check()
+            if (saturated := saturations(term)) is not None:
+                scores += term.weight * self.idf[number] * saturated
+                continue
             positions, frequencies = occurrences(term)
             scores[positions] += self.contribution(number, frequencies, normalisers(positions))
         held = np.flatnonzero(scores > 0)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, are_plain_words, query_words
+from omnigraph.engine.query.search.corpus import Corpus
 from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates
-from omnigraph.engine.query.search.text_index import WORDS_PER_QUESTION, Corpus
+from omnigraph.engine.query.search.text_index import WORDS_PER_QUESTION
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
 from omnigraph.storage.integer_sets import distinct, is_member
