@@ -152,6 +152,8 @@ def derive(older: TwoWays, before: Tables, after: Tables, forms: Forms = _PLAIN_
     """The older topology brought to the state of `after`. None when too much changed, or in a way that is not known
     from row ids: two branches numbered different nodes alike, or nodes in between."""
     edges = _edge_changes(before[0], after[0])
+    if edges is not None and not len(edges.old) and [t.key for t in before[1:]] == [t.key for t in after[1:]]:
+        return _add_edges(older, edges.new, after, forms)
     sources = _changes(before[1], after[1], ["id"])
     one_type = after[1].key == after[2].key
     targets = sources if one_type else _changes(before[2], after[2], ["id"])
@@ -183,6 +185,23 @@ def derive(older: TwoWays, before: Tables, after: Tables, forms: Forms = _PLAIN_
     return TwoWays(
         change_layer(older.out, near, far, gone, added),
         change_layer(older.back, far, near, gone.reverse(), added.reverse()),
+        older.dangling or not is_whole,
+    )
+
+
+def _add_edges(older: TwoWays, edges: pa.Table, after: Tables, forms: Forms) -> TwoWays:
+    """The older topology with more edges between the same nodes: by far the most frequent commit."""
+    near, far = older.out.sources, older.out.ends
+    near_ids, far_ids = (form.read(edges.column(name)) for name, form in zip(_ENDS, forms, strict=True))
+    if after[1].key == after[2].key:
+        sources, ends = rows_by_id(after[1], [near_ids, far_ids])
+    else:
+        (sources,), (ends,) = rows_by_id(after[1], [near_ids]), rows_by_id(after[2], [far_ids])
+    added, is_whole = _existing_pairs(near.positions(sources), far.positions(ends))
+    none = Pairs(added.sources[:0], added.ends[:0])
+    return TwoWays(
+        change_layer(older.out, near, far, none, added),
+        change_layer(older.back, far, near, none, added.reverse()),
         older.dangling or not is_whole,
     )
 
