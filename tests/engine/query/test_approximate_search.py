@@ -88,10 +88,11 @@ def test_a_fusion_takes_an_exact_arm(graph: Graph) -> None:
     assert [row["s"] for row in graph.query(query, q=QUERIES[0].tolist())] == right
 
 
-def test_deleted_updated_and_new_rows_count_before_the_next_optimize(tmp_path: Path) -> None:
-    graph = vectors.build(tmp_path / "g", 1_500)
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_deleted_updated_and_new_rows_count_before_the_next_optimize(tmp_path: Path, metric: str) -> None:
+    graph = vectors.build(tmp_path / "g", 1_500, metric)
     query, stored = QUERIES[0], clustered(1_500)
-    first, second = brute_force("l2", query, stored, range(1_500), 2)
+    first, second = brute_force(metric, query, stored, range(1_500), 2)
     far = slug(700)
     graph.mutate(f'query q() {{ delete Doc where slug = "{first}" }}')
     graph.mutate(
@@ -100,7 +101,7 @@ def test_deleted_updated_and_new_rows_count_before_the_next_optimize(tmp_path: P
     )
     graph.mutate(
         f'query q($v: Vector({vectors.DIMENSION})) {{ update Doc set {{ vec: $v }} where slug = "{second}" }}',
-        v=(query + 50).tolist(),
+        v=(-query).tolist(),
     )
     graph.load(vectors.rows((query + 0.01)[None, :], start=9_000), type="Doc", mode="append")
     for exact in (False, True):

@@ -166,6 +166,8 @@ def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -
             raw = parameters[value.name]
     type_ = value.type
     if isinstance(raw, list):
+        if isinstance(type_, PropertyType) and type_.is_vector:
+            return list(raw)  # thousands of numbers, which are stored as they are
         return [_stored_value(item, type_) for item in raw]
     return _stored_value(raw, type_)
 

@@ -196,7 +196,7 @@ def nearest_rows(
     if index is not None and probes is None:
         asked["nprobes"] = _EVERY_PARTITION
     elif probes is not None:
-        asked |= {"minimum_nprobes": probes, "refine_factor": 1}
+        asked["minimum_nprobes"] = probes
     with table.reading():
         scanner = table._dataset.scanner(
             columns=[column, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
