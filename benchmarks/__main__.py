@@ -10,6 +10,7 @@ import importlib
 import itertools
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.contest import arguments, workplace
 from benchmarks.report import Report
@@ -26,13 +27,13 @@ def main(words: list[str]) -> None:
     compared = {name: module for name, module in modules.items() if hasattr(module, "measure")}
     if compared:
         compare(compared, options)
-    for name in modules.keys() - compared.keys():
+    for name in [name for name in modules if name not in compared]:
         print(f"== {name}", flush=True)
         sys.argv = [f"bench_{name}", *options]
         modules[name].main()
 
 
-def compare(modules: dict[str, object], words: list[str]) -> None:
+def compare(modules: dict[str, ModuleType], words: list[str]) -> None:
     options = arguments("\n".join(str(module.__doc__) for module in modules.values())).parse_args(words)
     report = Report()
     with workplace(options.folder) as folder:

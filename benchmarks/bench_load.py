@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks.contest import Timed, copied, in_turns, running
+from benchmarks.contest import OURS, Timed, copied, in_turns, running
 from benchmarks.graph_stores import graph_files, graph_systems
 from benchmarks.graph_systems import KNOWS, PEOPLE, GraphSystem
-from benchmarks.report import COLD, OURS, Goal, Report
+from benchmarks.report import COLD, Goal, Report
 
 ROUNDS, ROUNDS_OF_LARGE_LOADS = 3, 1
 LARGE_SCALE = 2

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.contest import (
+    OURS,
     THREADS,
     Running,
     Timed,
@@ -42,7 +43,7 @@ from benchmarks.graph_systems import (
     Params,
     meaning,
 )
-from benchmarks.report import COLD, OURS, WARM, Goal, Report
+from benchmarks.report import COLD, WARM, Goal, Report
 
 ROUNDS = 7
 KEYS_PER_ROUND = 10
@@ -213,8 +214,8 @@ def cold_on_s3(report: Report, folder: Path, scale: float) -> None:
 def program(contender: type[GraphSystem], folder: Path, name: str, params: Params) -> list[str]:
     """What somebody writes who wants one answer."""
     store, text = str(place(contender, folder)), contender.text(name)
-    given = f"store, text, name, params = {store!r}, {text!r}, {name!r}, {dict(params)!r}"
-    return [sys.executable, "-c", f"{given}{contender.PROGRAM}import json\nprint(json.dumps(rows))"]
+    question = f"store, text, name, params = {store!r}, {text!r}, {name!r}, {dict(params)!r}"
+    return [sys.executable, "-c", f"{question}{contender.PROGRAM}import json\nprint(json.dumps(rows))"]
 
 
 def query_command(store: Path, key: str) -> list[str]:

@@ -28,6 +28,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
+OURS = "omnigraph"
 SPAWN = multiprocessing.get_context("spawn")
 THREADS = os.cpu_count() or 1
 """Every system may use all cores."""
@@ -72,6 +73,29 @@ class Contender:
     @classmethod
     def forget_derived(cls, folder: Path) -> None:
         """Remove from closed data what earlier reads derived from it and stored."""
+
+
+class Ours(Contender):
+    name = OURS
+
+    @classmethod
+    def version(cls) -> str:
+        import omnigraph
+
+        return omnigraph.__version__
+
+
+class SqliteLibrary(Contender):
+    """It comes with Python, and with a B-tree that can't be beaten while few rows are touched: it sets no goals."""
+
+    name = "sqlite"
+    sets_goals = False
+
+    @classmethod
+    def version(cls) -> str:
+        import sqlite3
+
+        return sqlite3.sqlite_version
 
 
 @dataclass(frozen=True, slots=True)

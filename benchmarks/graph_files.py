@@ -6,6 +6,7 @@ Scale 1 is 50,000 people with about ten friends each. The same seed makes the sa
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Questions:
 
     def params(self, *names: str) -> dict[str, Any]:
         """Values for the parameters of a question: `k` a key, `m` an address, `c` a city, `a` an age."""
-        draws = {
+        draws: dict[str, Callable[[], Any]] = {
             "k": self.key,
             "m": lambda: mail(self.drawn.randrange(self.people)),
             "c": lambda: f"city-{self.drawn.randrange(CITIES):03d}",
@@ -81,15 +82,15 @@ class Questions:
         if self._pairs is None:
             knows = pq.read_table(self._files / KNOWS, columns=["source", "target"])
             self._pairs = np.sort(knows["source"].to_numpy() * self.people + knows["target"].to_numpy())
-        found: dict[int, Params] = {}
-        while len(found) < count:
+        edges: dict[int, Params] = {}
+        while len(edges) < count:
             source, target = self.drawn.randrange(self.people), self.drawn.randrange(self.people)
             pair = source * self.people + target
             at = int(np.searchsorted(self._pairs, pair))
-            if source != target and pair not in found and (at == len(self._pairs) or self._pairs[at] != pair):
-                found[pair] = {"k": slug(source), "o": slug(target)}
-        self._pairs = np.union1d(self._pairs, np.array(list(found), np.int64))
-        return list(found.values())
+            if source != target and pair not in edges and (at == len(self._pairs) or self._pairs[at] != pair):
+                edges[pair] = {"k": slug(source), "o": slug(target)}
+        self._pairs = np.union1d(self._pairs, np.array(list(edges), np.int64))
+        return list(edges.values())
 
     def new_people(self, count: int) -> list[dict[str, Any]]:
         """People that are not there, each of them once."""

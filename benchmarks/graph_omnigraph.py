@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.contest import Ours
 from benchmarks.graph_systems import KNOWS, PEOPLE, GraphSystem, Params, Rows
-from benchmarks.report import OURS
 
 SCHEMA = """
 node Person { slug: String @key  mail: String @index  age: I32 @index  city: String @index }
@@ -85,8 +85,7 @@ class GraphSession:
     def close(self) -> None: ...
 
 
-class OmniGraph(GraphSystem):
-    name = OURS
+class OmniGraph(Ours, GraphSystem):
     session: GraphSession
     PROGRAM = """
 import omnigraph
@@ -97,12 +96,6 @@ with omnigraph.open(store) as graph:
     @classmethod
     def text(cls, name: str) -> str:
         return next(text for text in re.split(r"^(?=query )", QUERIES, flags=re.M) if text.startswith(f"query {name}("))
-
-    @classmethod
-    def version(cls) -> str:
-        import omnigraph
-
-        return omnigraph.__version__
 
     def create(self) -> None:
         import omnigraph

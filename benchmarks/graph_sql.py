@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contest import THREADS
+from benchmarks.contest import THREADS, SqliteLibrary
 from benchmarks.graph_systems import KNOWS, PEOPLE, GraphSystem, OneProcess, Params, Rows
 
 TABLES = (
@@ -193,9 +193,7 @@ class SqliteSession:
         self.connection.close()
 
 
-class Sqlite(GraphSystem):
-    name = "sqlite"
-    sets_goals = False
+class Sqlite(SqliteLibrary, GraphSystem):
     PROGRAM = """
 import sqlite3
 rows = sqlite3.connect(store).execute(text, params).fetchall()
@@ -211,10 +209,6 @@ rows = sqlite3.connect(store).execute(text, params).fetchall()
         "CREATE INDEX person_age ON person(age DESC, slug)",
     )
     session: SqliteSession
-
-    @classmethod
-    def version(cls) -> str:
-        return sqlite3.sqlite_version
 
     @classmethod
     def text(cls, name: str) -> str:

@@ -18,9 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.contest import Contender, Running, Timed, in_turns, machine
+from benchmarks.contest import OURS, Contender, Running, Timed, in_turns, machine
 
-OURS = "omnigraph"
 SECONDS_PER_CASE = 12.0
 """A system that has taken so long for a case, and has a figure, is not asked again."""
 LEAST_BETWEEN = 1.0
@@ -220,7 +219,11 @@ class Report:
         _print_row("work", *more, "ours", "best peer", "", "ratio", "goal", "", *self.only_shown)
         _print_row("---", *["---:"] * len(more), "---:", "---:", "---", "---:", "---", "---", *numbers)
         lines = list(self.summary())
+        heading = ""
         for line in lines:
+            if line.benchmark != heading:
+                heading = line.benchmark
+                _print_row(f"**{heading}**", *[""] * (len(more) + 6 + len(self.only_shown)))
             theirs = "" if line.theirs is None else f"{_number(line.theirs)} {line.unit}"
             ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
             cells = [_number(before.get((line.benchmark, line.case)))] if earlier else []

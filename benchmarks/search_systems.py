@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.contest import Contender
-from benchmarks.report import OURS
+from benchmarks.contest import Contender, Ours
 
 # Otherwise LanceDB's hybrid query warns about itself, twice per question.
 os.environ.setdefault("LANCEDB_LOG", "error")
@@ -29,8 +28,7 @@ class SearchSystem(Contender):
         return pq.read_table(self.folder.parent / DOCUMENTS)
 
 
-class OmniGraph(SearchSystem):
-    name = OURS
+class OmniGraph(Ours, SearchSystem):
     SCHEMA = f"""
     node Document {{
         slug: String @key
@@ -62,12 +60,6 @@ class OmniGraph(SearchSystem):
         with omnigraph.open(self.folder, limits=omnigraph.Limits(rows=1 << 40, bytes=1 << 50)) as graph:
             graph.load(self.documents(), type="Document", mode="append")
             graph.maintenance.optimize()
-
-    @classmethod
-    def version(cls) -> str:
-        import omnigraph
-
-        return omnigraph.__version__
 
     def open(self) -> None:
         import omnigraph

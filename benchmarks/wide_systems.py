@@ -11,8 +11,7 @@ import io
 import json
 from typing import Any
 
-from benchmarks.contest import Contender, NotOfferedError
-from benchmarks.report import OURS
+from benchmarks.contest import Contender, NotOfferedError, Ours, SqliteLibrary
 
 WIDE_ROWS = 20
 SIZES = "sizes.json"
@@ -20,6 +19,9 @@ SIZES = "sizes.json"
 
 class WideSystem(Contender):
     """A type with a key and that many integers."""
+
+    reason = ""
+    """Why a system can't have it."""
 
     def properties(self) -> int:
         return int(json.loads((self.folder.parent / SIZES).read_text())["properties"])
@@ -30,30 +32,22 @@ class WideSystem(Contender):
 
     def load_wide(self) -> None:
         """A few rows."""
-        raise NotImplementedError
+        raise NotOfferedError(self.reason)
 
     def update_wide(self, row: int, column: int, value: int) -> None:
         """One property of one row."""
-        raise NotImplementedError
+        raise NotOfferedError(self.reason)
 
     def read_wide(self, row: int) -> int:
         """One whole row, as Python values; the answer is the sum of its numbers."""
-        raise NotImplementedError
+        raise NotOfferedError(self.reason)
 
     def export_wide(self) -> int:
         """Every row, as JSON text; the answer is how many there are."""
-        raise NotImplementedError
+        raise NotOfferedError(self.reason)
 
 
-class OmniGraph(WideSystem):
-    name = OURS
-
-    @classmethod
-    def version(cls) -> str:
-        import omnigraph
-
-        return omnigraph.__version__
-
+class OmniGraph(Ours, WideSystem):
     def build(self) -> None:
         import omnigraph
 
@@ -164,20 +158,8 @@ class DuckDb(WideSystem):
         return len("\n".join(row[0] for row in rows).split("\n"))
 
 
-class Sqlite(WideSystem):
-    name = "sqlite"
-    sets_goals = False
-
-    @classmethod
-    def version(cls) -> str:
-        import sqlite3
-
-        return sqlite3.sqlite_version
-
-    def _refuse(self, *_: int) -> Any:
-        raise NotOfferedError("a table has at most 2,000 columns")
-
-    load_wide = update_wide = read_wide = export_wide = _refuse
+class Sqlite(SqliteLibrary, WideSystem):
+    reason = "a table has at most 2,000 columns"
 
 
 SYSTEMS: tuple[type[WideSystem], ...] = (OmniGraph, Ladybug, Kuzu, DuckDb, Sqlite)
