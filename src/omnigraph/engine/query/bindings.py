@@ -102,6 +102,12 @@ def identity(length: int) -> Indices:
     return _IDENTITY[:length]
 
 
+def is_identity(indices: Indices) -> bool:
+    """Whether indices are known to be 0, 1, 2…, without a look at them."""
+    own = indices is _IDENTITY or indices.base is _IDENTITY
+    return own and indices.ctypes.data == _IDENTITY.ctypes.data and indices.flags.c_contiguous
+
+
 _MEMBER: Final = "#member"
 
 

@@ -33,6 +33,7 @@ _LARGEST_CODE: Final = 2**62
 # Distinct values are copied into a dictionary, beside the hash table that finds them; and three numbers for each value.
 _ENCODED_COPIES: Final = 3
 _NUMBER_BYTES: Final = 8
+_ROWS_PER_LOOK: Final = 1 << 16
 
 
 class Groups(NamedTuple):
@@ -93,29 +94,45 @@ def _bits(evaluated: Evaluated) -> Evaluated:
 
 def code_rows(values: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Coded:
     """Codes of rows by several values together."""
-    coded = Coded(np.zeros(rows.length, np.int64), 1)
+    coded: Coded | None = None
     for value in values:
         context.cancellation.check()
-        coded = coded.beside(_code(value, rows, context))
-    return coded
+        own = _code(value, rows, context)
+        coded = own if coded is None else coded.beside(own)
+    return Coded(np.zeros(rows.length, np.int64), 1) if coded is None else coded
 
 
 def groups_of(coded: Coded) -> Groups:
     """Rows of one code are a group."""
     if coded.is_dense:
-        absent = len(coded.codes)
-        first = np.full(coded.size, absent, np.int64)
-        # Assigned backwards: where a code repeats, its first row is written last and stays.
-        first[coded.codes[::-1]] = np.arange(absent - 1, -1, -1)
-        codes = coded.codes
-        present = np.flatnonzero(first < absent)
+        first, codes = _first_rows(coded), coded.codes
+        present = np.flatnonzero(first < len(codes))
         present = present[np.argsort(first[present])]
+        if np.array_equal(present, np.arange(coded.size)):
+            return Groups(codes, first)
     else:
         _, first, codes = factorize(coded.codes)
         present = np.argsort(first)
     group_of = np.empty(len(first), np.int64)
     group_of[present] = np.arange(len(present))
     return Groups(group_of[codes], first[present])
+
+
+def _first_rows(coded: Coded) -> Indices:
+    """The first row of each code, the number of rows for one that no row has. Codes that have all been met end it."""
+    length = len(coded.codes)
+    first = np.full(coded.size, length, np.int64)
+    step = max(_ROWS_PER_LOOK, coded.size)
+    for start in range(0, length, step):
+        part = coded.codes[start : start + step]
+        here = first if not start else np.full(coded.size, length, np.int64)
+        # Assigned backwards: where a code repeats, its first row is written last and stays.
+        here[part[::-1]] = np.arange(start + len(part) - 1, start - 1, -1)
+        if start:
+            np.minimum(first, here, out=first)
+        if int(first.max(initial=0)) < length:
+            break
+    return first
 
 
 def distinct_rows(keys: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Bindings:
