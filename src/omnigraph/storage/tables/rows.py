@@ -244,14 +244,15 @@ class Table:
                     batches.append(batch)
                 return pa.Table.from_batches(batches, reader.schema)
 
-    def physical_batches(self, columns: Sequence[str], fragment_id: int) -> Iterator[pa.RecordBatch]:
-        """Columns of a fragment as its files hold them, rows that were deleted included."""
+    def physical_batches(self, columns: Sequence[str], fragment_ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Columns of some fragments, one after the other, as their files hold them: rows that were deleted included."""
         with self.reading():
             scanner = self._dataset.scanner(
                 columns=list(columns),
-                fragments=self._fragments_among([fragment_id]),
+                fragments=self._fragments_among(fragment_ids),
                 with_row_id=True,
                 include_deleted_rows=True,
+                scan_in_order=True,
                 batch_size=_ROWS_PER_SCANNED_BATCH,
                 batch_size_bytes=_WATCHED_BATCH_BYTES if self._must_measure(columns) else None,
             )
@@ -333,6 +334,10 @@ class Table:
                 size = max(1, min(len(row_ids) - start, start * _WATCHED_BATCH_BYTES // max(1, nbytes), _MOST_TAKEN))
         self._tell(nbytes)
         return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+    def check_watch(self) -> None:
+        """Raises when whoever watches this reader has had enough."""
+        self._tell(0)
 
     def _tell(self, nbytes: int) -> None:
         if self._watch is not None:

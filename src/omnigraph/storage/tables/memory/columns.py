@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -38,6 +38,12 @@ _DEFAULT_BYTES: Final = 1 << 30
 # One column may take this share of all memory for columns.
 _SHARE_OF_ONE: Final = 4
 _INT32_OFFSETS: Final = 1 << 31
+
+# Fragments of fewer rows are read together.
+_READ_TOGETHER: Final = 1 << 15
+_LOADING_LOCKS: Final = 64
+# Seconds between two looks at the limits of a query that waits for another one to load.
+_LOOK_AFTER: Final = 0.02
 
 # A text column is coded if a sample of it repeats this often, and all of it does.
 _SAMPLE: Final = 1 << 14
@@ -116,6 +122,7 @@ class ColumnMemory(ByteBoundCache[Any]):
         self._credit: dict[tuple[str, str], int] = {}
         self._credit_lock = threading.Lock()
         self._too_large: set[ColumnKey] = set()
+        self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
 
     # Whole columns
 
@@ -214,7 +221,7 @@ class ColumnMemory(ByteBoundCache[Any]):
             if credit < price:
                 self._credit[account] = credit
                 return False
-        return self._load(table, columns)
+        return self._load(table, columns, waits=False)
 
     def _missing(self, table: Table, columns: Sequence[str]) -> Iterator[tuple[FragmentRows, str]]:
         for fragment in table.addresses.fragments:
@@ -222,44 +229,59 @@ class ColumnMemory(ByteBoundCache[Any]):
                 if column_key(table, fragment, name) not in self:
                     yield fragment, name
 
-    def _load(self, table: Table, columns: Sequence[str]) -> bool:
-        """Bring whole columns into memory; False when they are too large for it, or for the query that reads them."""
-        missing: dict[int, tuple[FragmentRows, list[str]]] = {}
+    def _load(self, table: Table, columns: Sequence[str], *, waits: bool = True) -> bool:
+        """Bring whole columns into memory; False when they are too large for it, or for the query that reads them. One
+        thread at a time loads columns of a table; the others wait for it, or with `waits=False` read the files."""
+        if self.holds(table, columns):
+            return True
+        loading = self._loading[hash(table.uri) % len(self._loading)]
+        while not loading.acquire(timeout=_LOOK_AFTER if waits else 0):
+            if not waits:
+                return False
+            table.check_watch()
+        try:
+            return self._load_missing(table, columns)
+        except ResourceLimitError:
+            return False
+        finally:
+            loading.release()
+
+    def _load_missing(self, table: Table, columns: Sequence[str]) -> bool:
+        missing: dict[FragmentRows, list[str]] = {}
         for fragment, name in self._missing(table, columns):
-            missing.setdefault(fragment.id, (fragment, []))[1].append(name)
-        names = {name for _, own in missing.values() for name in own}
+            missing.setdefault(fragment, []).append(name)
+        names = {name for own in missing.values() for name in own}
         if any(table.state.rows * value_bytes(table, name) > self._most for name in names):
             return False
-        for fragment, own in missing.values():
-            keys = [column_key(table, fragment, name) for name in own]
-            if not self._too_large.isdisjoint(keys):
-                return False
-            try:
-                arrays = self._read(table, fragment, own)
-            except ResourceLimitError:
-                return False
-            if arrays is None:
-                self._too_large.update(keys)
-                return False
-            for key, array in zip(keys, arrays, strict=True):
-                column = encode(array)
-                self.keep(key, column, column.nbytes)
-        return True
+        return all(self._read(table, fragments, own) for own, fragments in _together(missing))
 
-    def _read(self, table: Table, fragment: FragmentRows, columns: Sequence[str]) -> list[pa.Array] | None:
-        """Columns of a fragment; None when they take more memory than a column may."""
+    def _read(self, table: Table, fragments: Sequence[FragmentRows], columns: Sequence[str]) -> bool:
+        """Read columns of some fragments and keep them; False when they take more memory than a column may."""
+        keys = [column_key(table, fragment, name) for fragment in fragments for name in columns]
+        if not self._too_large.isdisjoint(keys):
+            return False
         batches = []
         nbytes = 0
-        for batch in table.physical_batches(columns, fragment.id):
+        for batch in table.physical_batches(columns, [fragment.id for fragment in fragments]):
             nbytes += batch.nbytes
             if nbytes > self._most * len(columns):
-                return None
+                self._too_large.update(keys)
+                return False
             batches.append(batch)
         read = pa.Table.from_batches(batches)
-        if read.num_rows != fragment.physical_rows:
-            message = f"fragment {fragment.id} has {read.num_rows} rows, not {fragment.physical_rows}"
-            raise IntegrityError(table.state.path, message)
-        return [column.combine_chunks() for column in read.columns]
+        rows = sum(fragment.physical_rows for fragment in fragments)
+        if read.num_rows != rows:
+            raise IntegrityError(table.state.path, f"some fragments have {read.num_rows} rows, not {rows}")
+        start = 0
+        for fragment in fragments:
+            for name in columns:
+                part = read.column(name).slice(start, fragment.physical_rows)
+                # One piece of its own, so that an eviction frees it.
+                array = part.combine_chunks() if len(fragments) == 1 else pa.concat_arrays(_copies(part))
+                column = encode(array)
+                self.keep(column_key(table, fragment, name), column, column.nbytes)
+            start += fragment.physical_rows
+        return True
 
     @property
     def _most(self) -> int:
@@ -339,3 +361,19 @@ def _concatenate(parts: Sequence[StoredColumn], type_: pa.DataType) -> StoredCol
         numbers = _codes(own)
         codes.append(numbers if part.codes is None else np.where(part.codes < 0, -1, numbers[part.codes]))
     return StoredColumn(values, np.concatenate(codes).astype(np.int32, copy=False))
+
+
+def _together(missing: Mapping[FragmentRows, list[str]]) -> Iterator[tuple[list[str], list[FragmentRows]]]:
+    """What is read in one scan: a large fragment by itself, small ones that lack the same columns together."""
+    small: dict[tuple[str, ...], list[FragmentRows]] = {}
+    for fragment, names in missing.items():
+        if fragment.physical_rows > _READ_TOGETHER:
+            yield names, [fragment]
+        else:
+            small.setdefault(tuple(names), []).append(fragment)
+    for columns, fragments in small.items():
+        yield list(columns), fragments
+
+
+def _copies(part: pa.ChunkedArray) -> list[pa.Array]:
+    return [chunk.take(pa.array(np.arange(len(chunk)))) for chunk in part.chunks] or [pa.array([], part.type)]
