@@ -36,7 +36,15 @@ from omnigraph.api.queries import (
 )
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest
 from omnigraph.api.values import plain_id
-from omnigraph.engine.history.commits import create_branch, delete_branch, find_or_create, receipts, summaries, summary
+from omnigraph.engine.history.commits import (
+    create_branch,
+    delete_branch,
+    find_or_create,
+    listing,
+    receipts,
+    summaries,
+    summary,
+)
 from omnigraph.engine.resources import Caller
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.engine.workspace import StorageOptions, Workspace
@@ -282,8 +290,6 @@ class Graph(GraphApi["QueryResult", "QueryStream", Snapshot, "BlobRead"]):
         return self._read(point, lambda state: _public(state).count(type_name, filter))
 
     def _listing(self, point: ReadPoint) -> branches.SnapshotListing:
-        from omnigraph.engine.query.visibility import listing
-
         return self._read(point, listing)
 
     def _index_status(self, point: ReadPoint) -> maintenance.IndexListing:

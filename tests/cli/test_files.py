@@ -118,7 +118,7 @@ import sys
 from omnigraph.cli.main import run
 heavy = {"lance", "pyarrow", "numpy", "pandas", "lark"}
 for command in ("branch list --verbose", "branch create x", "branch delete x --yes", "commit list", "commit list --dag",
-                "commit list --json", "commit show " + sys.argv[1], "schema show"):
+                "commit list --json", "commit show " + sys.argv[1], "schema show", "snapshot", "snapshot --json"):
     print("##", run([*command.split(), "--store", "graph"]), command, sorted(heavy & sys.modules.keys()))
 print("##", len([name for name in sys.modules if name.split(".")[0] == "omnigraph"]))
 """
@@ -133,7 +133,7 @@ def test_what_is_in_the_log_alone_is_shown_and_changed_without_lance(tmp_path: P
     done = subprocess.run(program, capture_output=True, text=True, check=True, cwd=tmp_path)
     *commands, modules = [line.removeprefix("## ") for line in done.stdout.splitlines() if line.startswith("## ")]
     assert [line for line in commands if not (line.startswith("0 ") and line.endswith("[]"))] == [], done.stderr
-    assert len(commands) == 8
+    assert len(commands) == 10
     assert int(modules) <= 100
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources, restricted_error
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, IntegrityError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Visibility
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument, TableState
@@ -114,6 +114,15 @@ class Snapshot:
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""
         return sorted(self.entry.tables)
+
+    def types_by_key(self) -> dict[str, TableType]:
+        """The type of every table, by its type key."""
+        types = {}
+        for type_key in self.entry.tables:
+            if (type_ := self.catalog.type_of_key(type_key)) is None:
+                raise IntegrityError(f"schemas/{self.entry.schema}.json", f"has no type for the table {type_key}")
+            types[type_key] = type_
+        return types
 
     def table(self, type_key: str) -> Table:
         return self.root.reader.open_to_read(self._state(type_key))

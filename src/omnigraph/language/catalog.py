@@ -461,6 +461,11 @@ class Catalog(Struct, frozen=True, dict=True):
                 return type_
         raise unknown_type(name, self)
 
+    def type_of_key(self, type_key: str) -> TableType | None:
+        """The type with a type key, if there is one."""
+        kind, _, name = type_key.partition(":")
+        return self.nodes.get(name) if kind == "node" else self.edges.get(name)
+
     def ids_of(self, names: Collection[str]) -> frozenset[int]:
         """The identities of the node and edge types with these names."""
         types: tuple[TableType, ...] = (*self.nodes.values(), *self.edges.values())

@@ -1,4 +1,4 @@
-"""Branches and commits as users see them: branches are created, listed and deleted, commits listed and shown.
+"""Branches, commits and snapshots as users see them: branches are created and deleted, the others listed and shown.
 
 All of it is in the log, so that no table is opened and no Lance is imported, but for a merge without counts.
 
@@ -16,14 +16,21 @@ from typing import Final
 
 from msgspec import structs
 
+from omnigraph.api.branches import SnapshotDataset, SnapshotListing
 from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary, EntityCounts
-from omnigraph.api.enums import PolicyAction
+from omnigraph.api.enums import EntityKind, PolicyAction
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.publish import held_source, receipt_of
-from omnigraph.errors import BranchNotFoundError, ConflictError, HistoricalVersionReclaimedError, NotFoundError
-from omnigraph.storage.models import BranchRef, ChangeCounts, KeyUse
+from omnigraph.errors import (
+    BranchNotFoundError,
+    ConflictError,
+    HistoricalVersionReclaimedError,
+    NotFoundError,
+)
+from omnigraph.language.catalog import TableType
+from omnigraph.storage.models import FORMAT_VERSION, BranchRef, ChangeCounts, KeyUse
 
 
 def receipts(workspace: Workspace, branch: str, *, limit: int, before: int | None) -> CommitList:
@@ -56,6 +63,23 @@ def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
     if counts is not None:
         changes = {key: EntityCounts(n.inserted, n.updated, n.deleted) for key, n in sorted(counts.items())}
     return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=changes)
+
+
+def listing(snapshot: Snapshot) -> SnapshotListing:
+    """The tables of a snapshot. Versions belong to no Lance branch, so none is named."""
+    published = snapshot.table_versions()
+    datasets = []
+    for type_key, type_ in sorted(snapshot.types_by_key().items()):
+        kind, name, stored = EntityKind(type_.kind), type_.name, snapshot.entry.tables[type_key]
+        count = stored.rows if snapshot.visibility.is_unrestricted else _visible_count(snapshot, type_)
+        datasets.append(SnapshotDataset(kind, name, stored.path, published[type_key], stored.version, None, count))
+    return SnapshotListing(snapshot.branch, snapshot.version, FORMAT_VERSION, tuple(datasets))
+
+
+def _visible_count(snapshot: Snapshot, type_: TableType) -> int:
+    from omnigraph.engine.query.visibility import visible_count
+
+    return visible_count(snapshot, type_)
 
 
 PIPELINE_NAME: Final = "pipeline.name"

@@ -32,7 +32,7 @@ from omnigraph.engine.history.merge_decision import (
 )
 from omnigraph.engine.rows.kernels.records import missing_value
 from omnigraph.engine.rows.kernels.typed_rows import forbidden_values
-from omnigraph.engine.rows.type_state import TypeState, type_of
+from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.constraints import (
@@ -280,7 +280,7 @@ def _merged_types(states: ThreeStates, receiver: Side) -> Iterator[TypeMerge]:
     entry, catalog, reader = states.entry(receiver), states.snapshot(receiver).catalog, states.base.root.reader
     others = {BASE: _by_lifetime(states.base.entry), receiver.other: _by_lifetime(states.entry(receiver.other))}
     for type_key, state in sorted(entry.tables.items()):
-        type_ = type_of(catalog, type_key)
+        type_ = catalog.type_of_key(type_key)
         if type_ is None:
             raise AssertionError(f"the schema of commit {entry.commit.id} has no type for its table {type_key}")
         stored = {receiver: state} | {name: tables.get(state.table_id) for name, tables in others.items()}

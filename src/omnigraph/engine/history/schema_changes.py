@@ -32,7 +32,7 @@ from omnigraph.api.schema import (
     UpdateTypeMetadata,
 )
 from omnigraph.engine.history.diff import TypePair
-from omnigraph.engine.rows.type_state import TypeState, type_of
+from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query.row_filter import NO_ROW
@@ -122,7 +122,7 @@ def _is_rule(step: SchemaStep) -> bool:
 def _form(catalog: Catalog, type_key: str) -> object:
     """What an image of a type is made of: its ends, and its properties by identity, with their names and what their
     values can be. The values of an enum are a rule."""
-    type_ = type_of(catalog, type_key)
+    type_ = catalog.type_of_key(type_key)
     if type_ is None:
         raise AssertionError(f"the catalog of a commit has no type for its table {type_key}")
     ends = (type_.from_type, type_.to_type) if isinstance(type_, EdgeType) else ()

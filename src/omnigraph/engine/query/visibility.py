@@ -1,4 +1,4 @@
-"""The entities of a snapshot that its reader sees: single entities, counts, listings and row masks.
+"""The entities of a snapshot that its reader sees: single entities, counts and row masks.
 
 Entity reads, exports, blobs, bulk reads and writes call it; queries apply the visibility themselves. A node is visible
 by its own properties, an edge by its own and only if both of its ends are visible.
@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.api.branches import SnapshotDataset, SnapshotListing
-from omnigraph.api.enums import EntityKind
 from omnigraph.engine.query.bindings import Mask
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.row_filters import hide_evaluation_errors, visible_text
@@ -35,7 +33,6 @@ from omnigraph.language.catalog import SYSTEM_COLUMNS, EdgeEnd, EdgeType, NodeTy
 from omnigraph.language.query.ir import NOW_PARAMETER
 from omnigraph.language.query.row_filter import RowFilter, TypeVisibility
 from omnigraph.storage.identifiers import now_micros
-from omnigraph.storage.models import FORMAT_VERSION
 from omnigraph.storage.tables.rows import ROW_ADDRESS, RowIds, row_ids_of
 
 
@@ -118,17 +115,6 @@ def count_entities(snapshot: Snapshot, type_: TableType) -> int:
     if snapshot.visibility.is_unrestricted:
         return snapshot.table(type_.type_key).count()
     return visible_count(snapshot, type_)
-
-
-def listing(snapshot: Snapshot) -> SnapshotListing:
-    """Versions belong to no Lance branch, so none is named."""
-    published = snapshot.table_versions()
-    datasets = []
-    for type_key, state in sorted(TypeState.all_of(snapshot).items()):
-        kind, name, stored = EntityKind(state.type.kind), state.type.name, state.state
-        count = visible_count(snapshot, state.type)
-        datasets.append(SnapshotDataset(kind, name, stored.path, published[type_key], stored.version, None, count))
-    return SnapshotListing(snapshot.branch, snapshot.version, FORMAT_VERSION, tuple(datasets))
 
 
 def row_filter_mask(test: RowFilter, rows: pa.Table, now: int) -> Mask:

@@ -19,8 +19,7 @@ from msgspec import structs
 from omnigraph.engine.rows.carry import absent_column, carry
 from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type, rows_schema
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import IntegrityError
-from omnigraph.language.catalog import Catalog, Property, TableType
+from omnigraph.language.catalog import Property, TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import BlobDescriptors
@@ -29,11 +28,6 @@ from omnigraph.storage.tables.rows import ROW_ID, RowIds
 
 _FIRST_ROWS: Final = 64
 _BATCH_BYTES: Final = 32 << 20
-
-
-def type_of(catalog: Catalog, type_key: str) -> TableType | None:
-    kind, _, name = type_key.partition(":")
-    return catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
 
 
 @dataclass(frozen=True)
@@ -57,13 +51,7 @@ class TypeState:
     @classmethod
     def all_of(cls, snapshot: Snapshot) -> dict[str, TypeState]:
         """Every type of a snapshot, by type key."""
-        catalog, states = snapshot.catalog, {}
-        for type_key in snapshot.entry.tables:
-            type_ = type_of(catalog, type_key)
-            if type_ is None:
-                raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
-            states[type_key] = cls.of(snapshot, type_)
-        return states
+        return {type_key: cls.of(snapshot, type_) for type_key, type_ in snapshot.types_by_key().items()}
 
     def carried_to(self, type_: TableType) -> TypeState:
         """The same rows as a newer declaration of the type has them, with the properties that it dropped."""

@@ -44,12 +44,13 @@ from omnigraph.api.service.pipeline import ServedPipeline, ServedPipelines
 from omnigraph.api.service.routes import QUERY_HEADER, SNAPSHOT_HEADER, Media
 from omnigraph.engine.blobs import ExternalBlob, ManagedBlob, blob_in
 from omnigraph.engine.export import export_lines
+from omnigraph.engine.history.commits import listing
 from omnigraph.engine.history.feed import begin_baseline
 from omnigraph.engine.maintenance.index_status import index_status
 from omnigraph.engine.query.read import Asked, explain_query, profile_query, stream_query
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.engine.query.visibility import count_entities as count_entities_of
-from omnigraph.engine.query.visibility import listing, read_entity
+from omnigraph.engine.query.visibility import read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.statements import branch_rows, is_branch_list
 from omnigraph.engine.write.publish import receipt_of
