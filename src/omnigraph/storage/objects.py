@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import obstore
 from obstore import exceptions as oops
@@ -24,12 +24,17 @@ from omnigraph.storage.disk.disk_cache import CachedFiles
 from omnigraph.storage.local_disk import LocalDisk, reason_of, storage_failure
 from omnigraph.storage.location import Location
 
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
 DELETED_AT_ONCE: Final = 1_000
 """How many objects a store deletes with one request."""
 
 _PART_BYTES: Final = 8 << 20
 """Larger objects are read in parts of this size, several at once."""
 _PARTS_AT_ONCE: Final = 12
+_CHUNK_BYTES: Final = 256 << 10
+"""What a reader in parts gets at a time."""
 
 _KINDS: Final[tuple[tuple[StorageErrorKind, tuple[type[Exception], ...]], ...]] = (
     (StorageErrorKind.CONFIGURATION, (oops.PermissionDeniedError, oops.UnauthenticatedError, oops.NotSupportedError)),
@@ -120,12 +125,18 @@ class Objects:
         return contents
 
     def read_in_parts(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of an object, some megabytes at a time. Fewer bytes when it is missing or shorter."""
-        for start in range(0, max(size, 1), _PART_BYTES):
-            part = self._read_part(path, size, start)
-            if part is None:
-                return
-            yield part
+        """The content of an object of known size as it arrives, so that a reader may stop at any time. Fewer bytes when
+        it is missing or shorter."""
+        for start in range(0, size, _PART_BYTES):
+            options: GetOptions = {} if size <= _PART_BYTES else {"range": (start, min(start + _PART_BYTES, size))}
+            try:
+                with self._request("get", path):
+                    response = obstore.get(self._store, path, options=options)
+                    yield from map(bytes, response.stream(min_chunk_size=_CHUNK_BYTES))
+            except StorageError as error:
+                if error.kind is StorageErrorKind.NOT_FOUND:
+                    return
+                raise
 
     def _read_part(self, path: str, size: int, start: int) -> bytes | None:
         if size <= _PART_BYTES:

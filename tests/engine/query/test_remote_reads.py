@@ -185,6 +185,18 @@ def test_the_second_process_reads_every_file_from_its_own_disk(
     assert (len(log), log.serial_rounds()) == COPIED_COST, log.lines()
 
 
+def test_large_files_come_in_parts(s3_server: S3Server, uri: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which several are read at once, or one after another for the disk."""
+    monkeypatch.setattr("omnigraph.storage.objects._PART_BYTES", 1_000)
+    for origin in ("of the store", "of the disk"):
+        rows, log = cold(s3_server, uri, HOP, k=PEOPLE[0])
+        assert rows == [{"n": 7}], origin
+        assert (contents(log) == []) is (origin == "of the disk")
+    for file in (file for file in cache.glob("*/nodes/*/*/**/*") if file.suffix == ".lance"):
+        stored = Graph.open(uri)._workspace.root.objects.get("/".join(file.relative_to(cache).parts[1:]))
+        assert file.read_bytes() == stored
+
+
 def test_nothing_that_can_change_is_kept(s3_server: S3Server, uri: str, cache: Path) -> None:
     cold(s3_server, uri, HOP, k=PEOPLE[0])
     kept = {file.relative_to(cache).parts[1] for file in cache.glob("*/*/**/*") if file.is_file()}
