@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,8 @@ DISTANCE: Final = "_distance"
 
 _EVERY_EXPANSION: Final = 1 << 30
 _EVERY_PARTITION: Final = 1 << 16
-_VERSION_BYTES: Final = 8 << 20
-_BYTES_PER_PART: Final = 512
+_FACT_BYTES: Final = 8 << 20
+_BYTES_PER_PART: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +65,22 @@ def text_tokens(text: str, options: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(token.text, token.position) for token in tokenize(text, **options)]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchedVersion:
-    """What every search asks a version for: its fragments, and its indexes with the fragments that are left of them."""
-
-    contents: tuple[FragmentContent, ...]
-    indexes: tuple[tuple[str, str, ColumnIndex], ...]
-    """With the column and the kind of each."""
+class _IndexLookup(NamedTuple):
+    match: ColumnIndex | None
 
 
-_VERSIONS: Final[ByteBoundCache[SearchedVersion]] = SHARED_MEMORY.add(
-    "searched versions", ByteBoundCache(_VERSION_BYTES)
+# What every search asks a version for is remembered: Lance makes it anew, in longer than some searches take.
+_CONTENTS: Final[ByteBoundCache[tuple[FragmentContent, ...]]] = SHARED_MEMORY.add(
+    "fragments of searched tables", ByteBoundCache(_FACT_BYTES)
+)
+_INDEXES: Final[ByteBoundCache[_IndexLookup]] = SHARED_MEMORY.add(
+    "indexes of searched columns", ByteBoundCache(_FACT_BYTES)
 )
 
 
-def searched_version(table: Table) -> SearchedVersion:
-    """Remembered, because Lance makes each of the parts anew, in longer than some searches take."""
+def fragment_contents(table: Table) -> tuple[FragmentContent, ...]:
     key = (table._dataset.uri, table.state)
-    if (cached := _VERSIONS.get(key)) is not None:
+    if (cached := _CONTENTS.get(key)) is not None:
         return cached
     contents = tuple(
         FragmentContent(
@@ -91,27 +89,27 @@ def searched_version(table: Table) -> SearchedVersion:
         )
         for fragment in table._fragments()
     )
-    living = {content.fragment_id for content in contents}
-    indexes = []
-    for index in table._described_indexes():
-        segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
-        if len(index.field_names) == 1:
-            column_index = ColumnIndex(index.name, segments, index.details)
-            indexes.append((index.field_names[0], index.index_type.upper(), column_index))
-    version = SearchedVersion(contents, tuple(indexes))
-    covered = sum(len(segment.fragment_ids) for _, _, index in indexes for segment in index.segments)
-    return _VERSIONS.keep(key, version, (len(contents) + covered + len(indexes) + 1) * _BYTES_PER_PART)
-
-
-def fragment_contents(table: Table) -> tuple[FragmentContent, ...]:
-    return searched_version(table).contents
+    return _CONTENTS.keep(key, contents, (sum(len(c.name) for c in contents) + 1) * _BYTES_PER_PART)
 
 
 def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     """The index of a kind on a column; None when no fragment of this version is covered by one."""
-    for indexed, of_kind, index in searched_version(table).indexes:
-        if (indexed, of_kind) == (column, kind) and index.fragment_ids:
-            return index
+    key = (table._dataset.uri, table.state, column, kind)
+    if (cached := _INDEXES.get(key)) is not None:
+        return cached.match
+    index = _find_index(table, column, kind)
+    parts = 1 if index is None else 1 + len(index.fragment_ids) + len(index.segments)
+    return _INDEXES.keep(key, _IndexLookup(index), parts * _BYTES_PER_PART).match
+
+
+def _find_index(table: Table, column: str, kind: str) -> ColumnIndex | None:
+    living = {content.fragment_id for content in fragment_contents(table)}
+    for index in table._described_indexes():
+        if index.field_names == [column] and index.index_type.upper() == kind:
+            segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
+            column_index = ColumnIndex(index.name, segments, index.details)
+            if column_index.fragment_ids:
+                return column_index
     return None
 
 
