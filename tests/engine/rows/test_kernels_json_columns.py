@@ -34,11 +34,14 @@ node Person {
   seen: DateTime?
   face: Vector(2)?
   mood: enum(kind, cold)?
+  tags: [String]?
+  marks: [F64]?
+  days: [Date]?
   @range(age, 0..200)
   @check(slug, "^p")
 }
 node Day { day: Date @key }
-node Note { text: String  tags: [String]? }
+node Note { text: String  scan: Blob? }
 interface Named { title: String }
 node Song implements Named { title: String @key }
 node Film implements Named { title: String @key }
@@ -99,7 +102,13 @@ def assert_same(data: bytes, form: RecordForm = RecordForm.WHOLE) -> None:
 
 
 def test_plain_blocks_are_read_as_columns() -> None:
-    people = text_of(*(person(i, pay=1.5, seen="2020-01-01T00:00:00Z", face=[0.5, 1]) for i in range(FILLER)))
+    more: dict[str, object] = {"seen": "2020-01-01T00:00:00Z", "days": ["2020-01-31", "1969-12-31"]}
+    people = text_of(
+        *(
+            person(i, pay=1.5, tags=["a"] * (i % 3) if i % 5 else None, face=[i, 0.5] if i % 3 else None, **more)
+            for i in range(FILLER)
+        )
+    )
     edges = text_of(*map(knows, range(FILLER)))
     bare = text_of(*(json.dumps({"edge": "Knows", "from": "pa", "to": "pb", "id": f"k{i}"}) for i in range(FILLER)))
     for data in (people, edges, bare):
@@ -153,6 +162,14 @@ ODD_LINES = [
     '{"type":"Person","data":{"slug":"p","face":[1,null]}}',
     '{"type":"Person","data":{"slug":"p","face":null}}',
     '{"type":"Person","data":{"slug":"p","mood":"sad"}}',
+    '{"type":"Person","data":{"slug":"p","tags":[]}}',
+    '{"type":"Person","data":{"slug":"p","tags":["a",null]}}',
+    '{"type":"Person","data":{"slug":"p","tags":[1]}}',
+    '{"type":"Person","data":{"slug":"p","tags":"a"}}',
+    '{"type":"Person","data":{"slug":"p","tags":[["a"]]}}',
+    '{"type":"Person","data":{"slug":"p","marks":[1,-0,2.5]}}',
+    '{"type":"Person","data":{"slug":"p","marks":[1,1e999]}}',
+    '{"type":"Person","data":{"slug":"p","days":["2020-01-31","2020-02-31"]}}',
     '{"type":"Person","data":{"slug":"p","born":"2020-02-30"}}',
     '{"type":"Person","data":{"slug":"p","born":18000}}',
     '{"type":"Person","data":{"slug":"p","seen":"2020-01-01T00:00"}}',
@@ -176,7 +193,7 @@ ODD_LINES = [
     '{"type":"Person","data":{"slug":"p\ud800"}}',
     '{"type":"Person","edge":"Knows","data":{"slug":"p"}}',
     '{"type":"Persons","data":{"slug":"p"}}',
-    '{"type":"Note","data":{"text":"a","tags":["x"]}}',
+    '{"type":"Note","data":{"text":"a","scan":"base64:eA=="}}',
     '{"type":"Day","data":{"day":"2020-01-31"}}',
     '{"edge":"Knows","from":"p1","to":"p2"}',
     '{"edge":"knows","from":"p1","to":"p2"}',

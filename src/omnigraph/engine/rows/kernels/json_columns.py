@@ -128,13 +128,15 @@ def _is_plain(type_: TableType) -> bool:
     """Whether every property has a column of JSON values, and a name that nothing else in the batch has."""
     names = {"id", "from", "to", "from_type", "to_type"}
     return names.isdisjoint(type_.properties) and all(
-        prop.name.isidentifier() and (prop.type.is_vector or (not prop.type.list and prop.type.scalar in _JSON_TYPES))
+        prop.name.isidentifier() and (prop.type.is_vector or prop.type.scalar in _JSON_TYPES)
         for prop in type_.property_list
     )
 
 
 def _json_type(type_: PropertyType) -> pa.DataType:
-    return pa.list_(pa.float64()) if type_.is_vector else _JSON_TYPES[type_.scalar]
+    if type_.is_vector:
+        return pa.list_(pa.float64())
+    return pa.list_(_JSON_TYPES[type_.scalar]) if type_.list else _JSON_TYPES[type_.scalar]
 
 
 def _parse(chunk: LineChunk, schema: pa.Schema) -> dict[str, pa.Array] | None:
