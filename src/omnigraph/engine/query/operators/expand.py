@@ -103,7 +103,9 @@ def expand(
     else:
         stored = stored_values((*values, *plan.predicates)) if counts_only and values is not None else None
         alike = None if stored is None else _merge_alike(plan, kept, positions, adjacency, stored, context)
-        expanded = alike or _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
+        if alike is None:
+            alike = _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
+        expanded = alike
     return filter_rows(expanded, plan.predicates, context)
 
 
