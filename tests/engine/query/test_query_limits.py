@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -277,13 +278,33 @@ def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
 
 
 def test_an_explanation_shows_the_plan_without_running_it(graph: Graph) -> None:
+    PROCESS_TOPOLOGIES.clear()
     text = 'query q() { match { $i: Item { slug: "x" }  $i next $j  $j.n > 3 } return { $j.n } order { $j.n } limit 2 }'
-    assert graph.explain(text) == [
+    lines = graph.explain(text)
+    way = lines.pop(4).strip()
+    assert lines == [
         "Project j.n  (about 1 row)",
         "  Limit 2  (about 1 row)",
         "    Sort by $j.n, $i.@id, $j.@id  (about 1 row)",
         "      Expand $i -[Next]-> $j where $j.n > 3  (about 1 row)",
-        "          neighbours: lookups or topology, by cost",
         '        Scan $i: Item where $i.slug = "x"  (about 1 row)',
         "            in the scan: `slug` = 'x'",
     ]
+    weighed = (
+        r"neighbours: about \S+ ms by lookup, \S+ ms by topology, made once lookups have cost as much, 0.0 ms so far"
+    )
+    assert re.fullmatch(weighed, way)
+
+
+def test_an_explanation_says_where_neighbours_come_from(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "query q() { match { $i: Item  $i next $j  $j next $k  $k next $i } return { count($k) as n } }"
+    graph.query(text)
+    details = [line.strip() for line in graph.explain(text) if not line.lstrip().startswith(("Scan", "Expand"))]
+    assert details[2:] == [
+        "neighbours: topology in memory",
+        "together with the traversal to $k: common neighbours of two nodes",
+        "neighbours: topology in memory",
+        "neighbours: topology in memory",
+    ]
+    monkeypatch.setenv(MODE_VARIABLE, "indexed")
+    assert "neighbours: indexed" in [line.strip() for line in graph.explain(text)]

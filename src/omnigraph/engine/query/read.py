@@ -29,7 +29,7 @@ from omnigraph.engine.query.limits import (
 from omnigraph.engine.query.operators.pushdown import split_pushdown
 from omnigraph.engine.query.operators.scan import describe_memory_scan
 from omnigraph.engine.query.operators.stages import rows_to_find
-from omnigraph.engine.query.plans import PreparedPlan
+from omnigraph.engine.query.plans import PreparedPlan, first_of_intersection
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import OperatorProfile as MeasuredOperator
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
@@ -37,7 +37,7 @@ from omnigraph.engine.query.run import ReadRun
 from omnigraph.engine.query.search.approximation import describe_search
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
-from omnigraph.engine.query.traversal.neighbours import fetch_topologies
+from omnigraph.engine.query.traversal.neighbours import describe_neighbours, fetch_topologies
 from omnigraph.engine.query.value_columns import BoundValues
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import PolicyError
@@ -136,7 +136,7 @@ def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions | 
         indent = "  " * depth
         estimate = f"  (about {count_noun(estimates[id(operator)], 'row')})" if estimates else ""
         lines.append(f"{indent}{ir.operator_text(operator)}{estimate}")
-        lines += (f"{indent}    {detail}" for detail in _details(operator, context))
+        lines += (f"{indent}    {detail}" for detail in _details(operator, context, estimates))
     return lines
 
 
@@ -147,7 +147,7 @@ def _plan_batch(plan: ir.ReadPlan, context: ReadContext) -> pa.RecordBatch:
         detail: dict[str, Any] = {"text": ir.operator_text(operator)}
         if estimates:
             detail["rows"] = estimates[id(operator)]
-        if notes := list(_details(operator, context)):
+        if notes := list(_details(operator, context, estimates)):
             detail["notes"] = notes
         node = type(operator).__name__
         rows.append({"tree": "plan", "depth": depth, "node": node, "detail": compact_json(detail)})
@@ -162,7 +162,7 @@ def _estimates(plan: ir.ReadPlan, context: ReadContext) -> dict[int, int]:
     return estimate_rows(plan.root, context.catalog, lambda type_: context.snapshot.state_of(type_).rows)
 
 
-def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
+def _details(operator: ir.ReadOperator, context: ReadContext, estimates: Mapping[int, int]) -> Iterator[str]:
     """How an operator would go about it."""
     match operator:
         case ir.Scan() | ir.TypeUnionScan():
@@ -180,6 +180,10 @@ def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
         case ir.Rank(rank=ir.NearestRank() as rank):
             if context.visibility.is_unrestricted:  # the size of a table would tell of its other rows
                 yield describe_search(operator, rank, context)
+        case ir.Expand() if estimates:
+            yield f"neighbours: {describe_neighbours(operator, estimates[id(operator.input)], context)}"
+            if (first := first_of_intersection(operator)) is not None:
+                yield f"together with the traversal to ${first.destination}: common neighbours of two nodes"
         case ir.Expand() | ir.ExpandWalk() | ir.PathExpand():
             by_cost = context.mode is TraversalMode.AUTO
             yield f"neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"

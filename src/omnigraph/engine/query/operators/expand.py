@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.grouping import group_stored
+from omnigraph.engine.query.operators.grouping import Groups, group_stored
 from omnigraph.engine.query.plans import first_of_intersection, stored_values
 from omnigraph.engine.query.traversal.adjacency import (
     Adjacency,
@@ -36,6 +36,7 @@ from omnigraph.engine.query.traversal.search import (
     starts_at_once,
 )
 from omnigraph.engine.query.values.predicates import filter_rows
+from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables.memory.row_space import RowSpace
@@ -102,7 +103,9 @@ def expand(
     else:
         stored = stored_values((*values, *plan.predicates)) if counts_only and values is not None else None
         alike = None if stored is None else _merge_alike(plan, kept, positions, adjacency, stored, context)
-        expanded = alike or _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
+        if alike is None:
+            alike = _one_hop(plan, kept, positions, adjacency, context, bind=reads_end)
+        expanded = alike
     return filter_rows(expanded, plan.predicates, context)
 
 
@@ -187,15 +190,15 @@ def _merge_alike(
         or not stored.keys() <= rows.rows.keys() | {plan.destination}
     ):
         return None
-    near = group_stored([value for variable in rows.rows for value in stored.get(variable, ())], rows, context)
-    if len(near) > most:
+    near = _kinds([value for variable in rows.rows for value in stored.get(variable, ())], rows, context)
+    if near is None or len(near) > most:
         return None
     ends = _ends_reached(nodes, adjacency, context)
     end_rows = adjacency.ends.rows_at(ends)
-    far = group_stored(stored.get(plan.destination, ()), Bindings({plan.destination: end_rows}, len(ends)), context)
-    size = len(near) * len(far)
-    if size > most:
+    far = _kinds(stored.get(plan.destination, ()), Bindings({plan.destination: end_rows}, len(ends)), context)
+    if far is None or len(near) * len(far) > most:
         return None
+    size = len(near) * len(far)
     context.work.spend(total)
     adjacency = for_reading(adjacency, total)
     near_kinds = (near.of_row * len(far)).astype(np.int32)
@@ -212,6 +215,17 @@ def _merge_alike(
     near_kind, far_kind = np.divmod(present, len(far))
     merged = rows.take(near.first[near_kind]).binding({plan.destination: end_rows[far.first[far_kind]]})
     return Bindings(merged.rows, len(present), met[present])
+
+
+def _kinds(values: Sequence[ir.PropertyValue], rows: Bindings, context: ReadContext) -> Groups | None:
+    """The rows by what they hold; None if the values are too large to be compared. A query that only counts them may
+    have room all the same."""
+    try:
+        return group_stored(values, rows, context)
+    except ResourceLimitError as error:
+        if error.resource != "query_memory_bytes":
+            raise
+        return None
 
 
 def _ends_reached(nodes: Indices, adjacency: Neighbours, context: ReadContext) -> Indices:

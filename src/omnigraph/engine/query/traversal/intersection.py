@@ -93,7 +93,7 @@ def _common_in_block(
         count = int(hops[part].sum())
         context.cancellation.check()
         context.work.spend(count)
-        context.budget.step(8 * (_NUMBERS_PER_HOP * count + len(marks)))
+        context.budget.step(8 * _NUMBERS_PER_HOP * count + marks.nbytes)
         rows, long = hops[part] > 0, is_long[part]
         forth, back = np.flatnonzero(rows & ~long), np.flatnonzero(rows & long)
         near, far = marked.part(part), looked_up.part(part)

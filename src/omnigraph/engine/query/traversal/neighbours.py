@@ -349,10 +349,28 @@ def choose(
         return TraversalMode.CSR, f"about {topology * 1000:.1f} ms by topology, and more by lookup"
     lookups = _lookup_cost(steps, starts, most_hops, context)
     spent = sum(PROCESS_TOPOLOGIES.spend(key, lookups / len(absent)) for key in absent)
-    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     if spent <= topology:
-        return TraversalMode.INDEXED, f"{estimate}; made once lookups have cost as much, {spent * 1000:.1f} ms so far"
+        return TraversalMode.INDEXED, _weigh(lookups, topology, spent)
+    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     return TraversalMode.CSR, estimate if lookups > topology else f"{estimate}, asked for repeatedly"
+
+
+def describe_neighbours(plan: ir.Expand, starts: int, context: ReadContext) -> str:
+    """What would be weighed for a traversal from so many nodes, without doing either."""
+    if context.mode is not TraversalMode.AUTO:
+        return str(context.mode)
+    step = _step_of(plan, context)
+    key = _topology_key(step, Shape.NEIGHBOURS if plan.edge_variable is None else Shape.EDGES, context)
+    if PROCESS_TOPOLOGIES.peek(key) is not None:
+        return "topology in memory"
+    lookups = _lookup_cost([step], {step.start.type_key: starts}, plan.max_hops, context)
+    return _weigh(lookups, _topology_cost(key, context), PROCESS_TOPOLOGIES.spend(key, 0.0))
+
+
+def _weigh(lookups: float, topology: float, spent: float) -> str:
+    """The costs of both ways, and what lookups have cost so far."""
+    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
+    return f"{estimate}, made once lookups have cost as much, {spent * 1000:.1f} ms so far"
 
 
 def _topology_cost(key: TopologyKey, context: ReadContext) -> float:
