@@ -61,9 +61,10 @@ def _annotations(draw: st.DrawFn) -> list[str]:
     head = ["@" + name]
     if draw(st.booleans()):
         return head
-    arguments = [draw(st.one_of(_literals, idents))]
-    for key in draw(st.lists(idents, max_size=2)):
-        arguments += [",", key, "=", draw(_literals)]
+    value = draw(st.sampled_from([True, True, False]))
+    arguments = [draw(st.one_of(_literals, idents))] if value else []
+    for key in draw(st.lists(idents, min_size=0 if value else 1, max_size=2)):
+        arguments += [*([","] if arguments else []), key, "=", draw(_literals)]
     return [*head, "(", *arguments, ")"]
 
 

@@ -21,7 +21,6 @@ _EXPECTED: dict[str, str] = {
     "PROPERTY_NAME": "a property",
     "ENUM_VALUE": "an enum value (letters, digits, '_' or '-')",
     "ARGUMENT_NAME": "an argument name",
-    "FIRST_ARGUMENT": "an argument name",
     "VALUE_NAME": "a value",
     "STRING": "a string",
     "NUMBER": "a number",
