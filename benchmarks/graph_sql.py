@@ -152,7 +152,7 @@ rows = duckdb.connect(store).execute(text, params).fetchall()
         return DuckDbSession(self.connection.cursor())
 
     def arrow_size(self, name: str) -> int:
-        return int(self.session.result(name, {}).to_arrow_table().num_rows)
+        return int(self.connection.sql(self.TEXTS[name]).to_arrow_table().num_rows)
 
     def insert_people(self, people: Sequence[Params]) -> None:
         if len(people) == 1:
