@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance.blob import BlobType
 from lance.dataset import serialize_row_addrs
 from numpy.typing import NDArray
 
@@ -137,6 +138,10 @@ class Table:
     @cached_property
     def columns(self) -> frozenset[str]:
         return frozenset(self.schema.names)
+
+    @cached_property
+    def _blob_columns(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.schema if isinstance(field.type, BlobType))
 
     @property
     def addresses(self) -> RowAddresses:
@@ -373,7 +378,8 @@ class Table:
         return IntegrityError(self.state.path, f"version {self.state.version} lacks rows that it numbered itself")
 
     def _is_taken_singly(self, addresses: RowIds, columns: Sequence[str]) -> bool:
-        if not columns or ROW_ADDRESS in columns:
+        # Lance gives the descriptors of blobs in scans only.
+        if not columns or any(name not in self.columns or name in self._blob_columns for name in columns):
             return False
         if len(columns) > _PLANNED_COLUMNS and len(addresses) <= TAKEN_ROWS:
             return True
