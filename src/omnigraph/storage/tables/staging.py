@@ -37,6 +37,7 @@ from omnigraph.storage.tables.lance_metadata import (
     small_fragments_to_compact,
 )
 from omnigraph.storage.tables.memory.addresses import OFFSET_BITS, OFFSET_MASK
+from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, fragment_bytes, row_ids_of
 
@@ -418,7 +419,12 @@ class _StoredRows:
     def among(cls, table: Table, ids: pa.ChunkedArray, columns: Sequence[str] = ()) -> _StoredRows:
         if pc.count_distinct(ids).as_py() != len(ids):
             raise ValueError("a write names each row once")
-        rows = table.rows_among("id", ids.to_pylist(), ["id", *columns], row_ids=True)
+        wanted = ids.to_pylist()
+        rows = rows_in_memory(table, "id", wanted, ["id"])
+        if rows is None:
+            rows = table.rows_among("id", wanted, ["id", *columns], row_ids=True)
+        elif columns:
+            rows = pa.table({**_columns(rows), **_columns(table.take(row_ids_of(rows), columns))})
         row_ids = row_ids_of(rows)
         addresses = table.addresses.addresses(row_ids, live=True)
         return cls(rows.column("id").combine_chunks(), rows.select(list(columns)), row_ids, addresses)
@@ -453,6 +459,10 @@ def _complete_rows(
             yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
         start += size
         size = max(1, min(_ROWS_COMPLETED, size * _BYTES_COMPLETED // max(1, stored.nbytes + part.nbytes)))
+
+
+def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(rows.column_names, rows.columns, strict=True))
 
 
 def _plain_schema(table: Table) -> pa.Schema:
