@@ -108,7 +108,7 @@ def shelves(tmp_path_factory: pytest.TempPathFactory) -> list[Shelf]:
     ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_counted_places_are_those_of_the_whole_ranking(shelves: list[Shelf], data: st.DataObject) -> None:
     shelf = data.draw(st.sampled_from(shelves))
@@ -233,7 +233,7 @@ class Fusion:
         return [(row["slug"], row["score"]) for row in rows]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_fusion_is_that_of_its_whole_arms(states: list[Snapshot], data: st.DataObject) -> None:
     limit = data.draw(st.one_of(st.integers(1, 5), st.integers(30, 300)))
