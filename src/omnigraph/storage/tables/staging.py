@@ -428,11 +428,9 @@ class _StoredRows:
         if pc.count_distinct(ids).as_py() != len(ids):
             raise ValueError("a write names each row once")
         wanted = ids.to_pylist()
-        rows = rows_in_memory(table, "id", wanted, ["id"])
+        rows = rows_in_memory(table, "id", wanted, ["id", *columns])
         if rows is None:
             rows = table.rows_among("id", wanted, ["id", *columns], row_ids=True)
-        elif columns:
-            rows = pa.table({**_columns(rows), **_columns(table.take(row_ids_of(rows), columns))})
         row_ids = row_ids_of(rows)
         addresses = table.addresses.addresses(row_ids, live=True)
         return cls(rows.column("id").combine_chunks(), rows.select(list(columns)), row_ids, addresses)
@@ -467,10 +465,6 @@ def _complete_rows(
             yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
         start += size
         size = max(1, min(_ROWS_COMPLETED, size * _BYTES_COMPLETED // max(1, stored.nbytes + part.nbytes)))
-
-
-def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return dict(zip(rows.column_names, rows.columns, strict=True))
 
 
 def _plain_schema(table: Table) -> pa.Schema:
