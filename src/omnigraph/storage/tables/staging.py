@@ -169,9 +169,11 @@ class Staging:
         kept = stored.rows.take(pa.array(at)) if at_once else None
         batches = _complete_rows(table, rows, row_ids, others, kept)
         schema = _plain_schema(table)
-        complete: Rows = pa.RecordBatchReader.from_batches(schema, batches)
+        complete: Rows
         if at_once:
             complete = pa.Table.from_batches(batches, schema)
+        else:
+            complete = pa.RecordBatchReader.from_batches(schema, batches)
         state = self._replace(table, stored.addresses, complete, row_ids)
         return self._compact_small_fragments(state, ChangeCounts(updated=len(row_ids)))
 
