@@ -1,175 +1,224 @@
-"""Reads against Kuzu, DuckDB and SQLite: the same people and friendships, the same questions, in turns.
+"""Reads beside Ladybug, Kuzu, DuckDB and SQLite: the same people and friendships, the same questions, in turns.
 
-    python -m benchmarks query [--scale 1] [--rounds 7] [--folder DIR] [--json FILE]
+    python -m benchmarks query [--scale 1] [--rounds 7] [--folder DIR] [--json FILE] [--long]
 
-Scale 1 is 50,000 people with ten friends each. Systems that are not installed are left out (`pip install kuzu duckdb`).
-How figures are made is told in `contest.py`, how each system is used in `graph_systems.py`, and both, with the last
-figures, in docs/dev/benchmarks.md.
+Scale 1 is 50,000 people with ten friends each. Systems that are not installed are left out (`pip install ladybug kuzu
+duckdb`). How figures are made is described in `contest.py` and `report.py`, how each system is used in
+`graph_systems.py`, and both, with the last figures, in docs/dev/benchmarks.md. `bench_write.py` has the first reads
+after commits.
 """
 
 from __future__ import annotations
 
-import random
-import time
+import argparse
+import importlib.util
+import json
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from benchmarks.contest import (
+    OURS,
+    THREADS,
+    Running,
+    Timed,
+    all_running,
+    command,
+    copied,
+    in_turns,
+    place,
+    running,
+)
+from benchmarks.graph_files import Questions
+from benchmarks.graph_omnigraph import OmniGraph
+from benchmarks.graph_stores import graph_systems, stored_graphs
+from benchmarks.graph_systems import (
+    IN_ORDER,
+    KNOWS,
+    PEOPLE,
+    READS,
+    THREADS_OF_LOOKUPS,
+    GraphSystem,
+    Params,
+    meaning,
+)
+from benchmarks.report import COLD, WARM, Goal, Report
 
-from benchmarks.contest import Report, Running, Timed, all_running, arguments, installed, machine, restarted, workplace
-from benchmarks.graph_systems import KNOWS, PEOPLE, SYSTEMS, Edge, GraphSystem, KuzuShortest
-
-PEOPLE_AT_SCALE_1, FRIENDS = 50_000, 10
-KEYS_PER_RUN = 5
-SECONDS_PER_READ = 0.03
-
-
-def slug(number: int) -> str:
-    return f"person-{number:08d}"
-
-
-def mail(number: int) -> str:
-    return f"{number * 7919 % 1_000_003}.{number}@example.org"
-
-
-def make_files(folder: Path, people: int) -> None:
-    """Nobody befriends anybody twice, or oneself, so that every system counts the same."""
-    drawn = np.random.default_rng(7)
-    source, target = (drawn.integers(0, people, people * FRIENDS) for _ in range(2))
-    pairs = np.unique(np.stack((source, target), axis=1)[source != target], axis=0)
-    pairs = pairs[drawn.permutation(len(pairs))]
-    slugs = pa.array([slug(i) for i in range(people)])
-    table = {
-        "number": pa.array(range(people)),
-        "slug": slugs,
-        "mail": [mail(i) for i in range(people)],
-        "age": pa.array(drawn.integers(1, 99, people), pa.int32()),
-        "city": [f"city-{i:03d}" for i in drawn.integers(0, 200, people)],
-    }
-    pq.write_table(pa.table(table), folder / PEOPLE)
-    ends = {"source": pairs[:, 0], "target": pairs[:, 1]}
-    texts = {f"{name}_slug": slugs.take(pa.array(numbers)) for name, numbers in ends.items()}
-    pq.write_table(pa.table({**ends, **texts}), folder / KNOWS)
+ROUNDS = 7
+KEYS_PER_ROUND = 10
+PEOPLE_OF_A_LONG_RUN = 200_000
 
 
-class Questions:
-    """The same ones for everybody, other ones in every round."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A read. `parts` questions of a round go to a system at once."""
 
-    def __init__(self, folder: Path, people: int) -> None:
-        self.people = people
-        self.drawn = random.Random(11)
-        knows = pq.read_table(folder / KNOWS, columns=["source", "target"])
-        self.known = set(zip(knows["source"].to_pylist(), knows["target"].to_pylist(), strict=True))
-
-    def keys(self, count: int) -> list[str]:
-        return [slug(self.drawn.randrange(self.people)) for _ in range(count)]
-
-    def mails(self, count: int) -> list[str]:
-        return [mail(self.drawn.randrange(self.people)) for _ in range(count)]
-
-    def new_edges(self, count: int) -> list[Edge]:
-        found: list[Edge] = []
-        while len(found) < count:
-            pair = self.drawn.randrange(self.people), self.drawn.randrange(self.people)
-            if pair[0] != pair[1] and pair not in self.known:
-                self.known.add(pair)
-                found.append((slug(pair[0]), slug(pair[1])))
-        return found
+    title: str
+    name: str
+    parts: int = 1
 
 
-def warm(report: Report, systems: Sequence[Running], questions: Questions) -> None:
+SMALL = (
+    Case("key lookup", "person", KEYS_PER_ROUND),
+    Case("equality on an indexed text", "mail", KEYS_PER_ROUND),
+    Case("city = and age >, order, limit", "in_city"),
+    Case("age >, order, limit", "older"),
+    Case("count of age >=", "count_older"),
+    Case("people within 1 hop", "hops1", KEYS_PER_ROUND),
+    Case("people within 2 hops", "hops2", KEYS_PER_ROUND),
+    Case("people within 3 hops", "hops3"),
+    Case("people within 4 hops", "hops4"),
+    Case("properties within 2 hops", "friends"),
+)
+WHOLE = (
+    Case("group people by city", "cities"),
+    Case("group friendships by city", "friends_by_city"),
+    Case("group friendships by both cities", "city_pairs"),
+    Case("2-hop paths of the whole graph", "paths"),
+    Case("top ten degrees", "degrees"),
+)
+TRIANGLES = Case("all triangles", "triangles")
+PROCESSES = (
+    ("key lookup, new process", "person", Goal(450, "ms")),
+    ("people within 2 hops, new process", "hops2", COLD),
+    ("2-hop paths, new process", "paths", COLD),
+)
+
+
+def measure(report: Report, options: argparse.Namespace, folder: Path) -> None:
+    chosen = graph_systems()
+    built = stored_graphs(folder, options.scale, chosen)
+    questions = Questions(built)
+    rounds = options.rounds or ROUNDS
+    facts = f"{questions.people:,} people with about ten friends each, {THREADS} threads for every system"
+    report.begin("query", rounds, chosen, facts)
+    with copied(chosen, built, PEOPLE, KNOWS) as copy:
+        with all_running(chosen, copy) as systems:
+            warm(report, systems, questions, long=options.long or questions.people <= PEOPLE_OF_A_LONG_RUN)
+            threads(report, systems, questions)
+        before_the_adjacency(report, chosen, copy, questions)
+        new_processes(report, chosen, copy, questions)
+    if importlib.util.find_spec("moto") is None:
+        print("the requests to S3 are left out: pip install 'moto[s3,server]' boto3", flush=True)
+    else:
+        cold_on_s3(report, folder, min(options.scale, 1.0))
+
+
+def warm(report: Report, systems: Sequence[Running], questions: Questions, *, long: bool) -> None:
     report.heading("warm, per question")
-
-    def ask(case: str, call: str, *rest: object, parts: int = KEYS_PER_RUN, of: Sequence[Running] = systems) -> None:
-        draw = questions.mails if call == "by_mail" else questions.keys
-        report.compare(case, of, call, [(draw(parts), *rest) for _ in range(report.rounds + 1)], parts)
-
-    # These differ from plain Kuzu in how they traverse, and in nothing else.
-    plainly = [system for system in systems if system.name != KuzuShortest.name]
-    ask("point lookup by key", "lookup", of=plainly)
-    ask("equality on an indexed text", "by_mail", of=plainly)
-    for most in (1, 2, 3, 4):
-        ask(f"people within {most} hops", "hops", most, parts=KEYS_PER_RUN if most < 4 else 1)
-    rows = [tuple(questions.keys(1)) for _ in range(report.rounds + 1)]
-    report.compare("key and age of people within 2 hops", systems, "friends_of_friends", rows)
-    report.compare("2-hop paths of the whole graph", plainly, "paths", [()])
-    report.compare("1-hop aggregate of the whole graph", plainly, "by_city", [()])
+    for case in (*SMALL, *WHOLE):
+        ask(report, systems, questions, case)
+    if long:
+        ask(report, systems, questions, TRIANGLES, rounds=2)
+    everybody = f"all {questions.people:,} people"
+    report.compare(f"{everybody}, to Arrow", systems, "arrow_size", [("everybody",)], goal=WARM)
+    report.compare(f"{everybody}, to Python", systems, "size", [("everybody",)], goal=WARM)
 
 
-def after_commits(report: Report, systems: Sequence[Running], questions: Questions) -> None:
-    """One edge is committed; then the first read comes, of people the commit has nothing to do with."""
-    report.heading("after a commit of one edge, the first read")
+def ask(
+    report: Report, systems: Sequence[Running], questions: Questions, case: Case, rounds: int | None = None
+) -> None:
+    def means(answer: list[object]) -> list[object]:
+        return [meaning(rows, in_order=case.name in IN_ORDER) for rows in answer]
+
+    asked = [
+        (case.name, [questions.params(*READS[case.name]) for _ in range(case.parts)]) for _ in range(report.rounds + 1)
+    ]
+    report.compare(case.title, systems, "read", asked, case.parts, goal=WARM, meaning=means, rounds=rounds)
+
+
+def threads(report: Report, systems: Sequence[Running], questions: Questions) -> None:
+    report.heading(f"{THREADS_OF_LOOKUPS} threads at once, per lookup")
+    each = 5 * KEYS_PER_ROUND
+    asked = [([questions.keys(each) for _ in range(THREADS_OF_LOOKUPS)],) for _ in range(report.rounds + 1)]
+    parts = THREADS_OF_LOOKUPS * each
+    goal = Goal(1.0, by="wall")
+    report.compare("key lookup, 16 threads", systems, "lookups_of_threads", asked, parts, goal=goal, meaning=means_all)
+
+
+def means_all(answer: list[list[object]]) -> list[object]:
+    return [meaning(rows) for some in answer for rows in some]
+
+
+def before_the_adjacency(
+    report: Report, chosen: Sequence[type[GraphSystem]], folder: Path, questions: Questions
+) -> None:
+    """The first traversal of a process that has looked up a key, where no process has traversed before."""
+    report.heading("the first traversal of a process")
     for most in (1, 2, 3):
-        commits: dict[str, list[Timed]] = {system.name: [] for system in systems}
-        reads: dict[str, list[Timed]] = {system.name: [] for system in systems}
-        for i in range(report.rounds + 1):
-            edge, keys = questions.new_edges(1), questions.keys(1)
-            for system in questions.drawn.sample(list(systems), len(systems)):
-                committed, read = system.ask("befriend", edge), system.ask("hops", keys, most)
-                if i:
-                    commits[system.name].append(committed)
-                    reads[system.name].append(read)
-        for system in systems:
-            report.add(f"people within {most} hops, after a commit", system.name, reads[system.name])
-        if most == 3:
-            for system in systems:
-                report.add("the commit itself", system.name, commits[system.name])
+        taken: dict[str, list[Timed]] = {contender.name: [] for contender in chosen}
+        keys = [questions.params("k") for _ in range(report.rounds + 1)]
+        case = f"people within {most} hop{'s' * (most > 1)}, first traversal"
+        answers: dict[int, dict[str, object]] = {}
+        for i, contender in in_turns(chosen, case, min(report.rounds, 5)):
+            contender.forget_derived(folder / contender.name)
+            with running(contender, folder) as system:
+                system.ask("open")
+                system.ask("read", "person", [keys[i - 1]])
+                timed = system.ask("read", f"hops{most}", [keys[i]])
+            answers.setdefault(i, {})[contender.name] = meaning(timed.answer[0])
+            if i:
+                taken[contender.name].append(timed)
+        report.check(case, answers)
+        for name, times in taken.items():
+            report.add(case, name, times, goal=COLD)
 
 
-def beside_a_writer(report: Report, systems: Sequence[Running], questions: Questions) -> None:
-    """Somebody else commits an edge about every 50 ms: another process where a system allows that, else a thread, whose
-    CPU is then part of the figure."""
-    report.heading("while somebody else commits about 20 edges a second")
-    edges = questions.new_edges(100_000)
-    for system in systems:
-        system.ask("begin_writing", edges)
-        reads = []
-        for _ in range(10 * report.rounds):
-            time.sleep(SECONDS_PER_READ)
-            reads.append(system.ask("hops", questions.keys(1), 2))
-        system.ask("stop_writing")
-        report.add("people within 2 hops, beside a writer", system.name, reads)
+def new_processes(report: Report, chosen: Sequence[type[GraphSystem]], folder: Path, questions: Questions) -> None:
+    report.heading("a new process: start, import, open, ask once, end")
+    by_command = "key lookup, command line"
+    rounds = min(report.rounds, 5)
+    for title, name, goal in PROCESSES:
+        taken: dict[str, list[Timed]] = {contender.name: [] for contender in chosen}
+        params = [questions.params(*READS[name]) for _ in range(rounds + 1)]
+        answers: dict[int, dict[str, object]] = {}
+        for i, contender in in_turns(chosen, name, rounds):
+            timed = command(program(contender, folder, name, params[i]))
+            answers.setdefault(i, {})[contender.name] = meaning(json.loads(timed.answer))
+            if i:
+                taken[contender.name].append(timed)
+        report.check(title, answers)
+        for system, times in taken.items():
+            report.add(title, system, times, goal=goal)
+            if name == "person" and system != OURS:
+                report.add(by_command, system, times)  # it is also what they need instead of our command
+    lookups = [command(query_command(folder / OURS, questions.key())) for _ in range(rounds + 1)]
+    report.add(by_command, OURS, lookups[1:], goal=Goal(400, "ms"))
 
 
-def after_restarts(report: Report, chosen: Sequence[type[GraphSystem]], folder: Path, questions: Questions) -> None:
-    report.heading("in a new process: start, import, open, ask once, end")
-    cases = {
-        "point lookup, new process": ("lookup", []),
-        "people within 2 hops, new process": ("hops", [2]),
-        "2-hop paths, new process": ("paths", None),
-    }
-    for case, (call, rest) in cases.items():
-        taken: dict[str, list[Timed]] = {system.name: [] for system in chosen}
-        for _ in range(min(report.rounds, 5)):
-            asked = [] if rest is None else [questions.keys(1), *rest]
-            for system in questions.drawn.sample(list(chosen), len(chosen)):
-                taken[system.name].append(restarted(system, folder, call, asked))
-        for system in chosen:
-            report.add(case, system.name, taken[system.name])
+def cold_on_s3(report: Report, folder: Path, scale: float) -> None:
+    """Requests and rounds of a process that opens a graph and asks once. They don't depend on the size of the graph, of
+    which there is at most scale 1, because the server keeps it in memory."""
+    report.heading("a new process on S3, counted at the server")
+    built = stored_graphs(folder, scale, [OmniGraph])
+    key = json.dumps(Questions(built).params("k"))
+    with copied([OmniGraph], built, PEOPLE, KNOWS) as copy:
+        store = str(place(OmniGraph, copy))
+
+        def count(case: str, name: str, requests: Goal | None, rounds: Goal | None) -> None:
+            counted = json.loads(command([sys.executable, "-m", "benchmarks.cold_store", store, name, key]).answer)
+            report.add_value(f"{case}, requests", OURS, counted["requests"], "requests", requests)
+            report.add_value(f"{case}, serial rounds", OURS, counted["rounds"], "rounds", rounds)
+
+        requests, rounds = Goal(14, "requests"), Goal(7, "rounds")
+        count("key lookup, cold on S3", "person", requests, rounds)
+        count("1 hop, cold on S3", "hops1", requests, rounds)
+        count("2 hops, cold on S3", "hops2", None, None)
+        with running(OmniGraph, copy) as system:
+            system.ask("open")
+            system.ask("read", "paths", [{}])
+        count("1 hop, cold on S3, stored adjacency", "hops1", requests, rounds)
 
 
-def main() -> None:
-    options = arguments(__doc__ or "", rounds=7).parse_args()
-    with workplace(options.folder) as folder:
-        chosen = installed(SYSTEMS)
-        people = round(PEOPLE_AT_SCALE_1 * options.scale)
-        print(f"{machine()}; {people} people with about {FRIENDS} friends each; medians of {options.rounds} rounds")
-        report = Report(options.rounds)
-        if not (folder / PEOPLE).exists():
-            make_files(folder, people)
-            report.build(chosen, folder)
-        questions = Questions(folder, people)
-        with all_running(chosen, folder) as systems:
-            warm(report, systems, questions)
-            plainly = [system for system in systems if system.name != KuzuShortest.name]
-            after_commits(report, plainly, questions)
-            beside_a_writer(report, plainly, questions)
-        after_restarts(report, [c for c in chosen if c is not KuzuShortest], folder, questions)
-        if options.json:
-            report.save(options.json)
+def program(contender: type[GraphSystem], folder: Path, name: str, params: Params) -> list[str]:
+    """What somebody writes who wants one answer."""
+    store, text = str(place(contender, folder)), contender.text(name)
+    question = f"store, text, name, params = {store!r}, {text!r}, {name!r}, {dict(params)!r}"
+    return [sys.executable, "-c", f"{question}{contender.PROGRAM}import json\nprint(json.dumps(rows))"]
 
 
-if __name__ == "__main__":
-    main()
+def query_command(store: Path, key: str) -> list[str]:
+    start = "import sys; from omnigraph.cli.main import main; sys.exit(main())"
+    words = ["query", "-e", OmniGraph.text("person"), "--params", json.dumps({"k": key}), "--store", str(store)]
+    return [sys.executable, "-c", start, *words]

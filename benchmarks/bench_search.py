@@ -1,18 +1,16 @@
-"""Vector, text and hybrid search against LanceDB: the same documents, each system through its public API, in turns.
+"""Vector, text and hybrid search beside LanceDB: the same documents, each system through its public API, in turns.
 
     python -m benchmarks search [--scale 1] [--rounds 15] [--folder DIR] [--json FILE]
 
-Scale 1 is 50,000 documents. Needs `pip install lancedb`; without it only our own figures are shown. LanceDB stands here
-twice: with the index its documentation recommends, which is approximate (its recall against the exact answer is
-printed), and with an exact one, which is what ours is. Both have the same text index. Hybrid is LanceDB's own hybrid
-query with its default reranker, reciprocal rank fusion, and `rrf` in ours. A question is a whole one: from the text
-and the vector to the ids and titles of the best ten as Python values.
+Scale 1 is 50,000 documents; a larger scale has these and as many times more, 500,000 at most. Needs `pip install
+lancedb`; without it only our own figures are shown. A question is a whole one: from the text and the vector to the ids
+and titles of the best ten as Python values. Recall is measured against the exact answer, from the vectors themselves.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +18,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.contest import Contender, Report, Running, all_running, arguments, installed, machine, workplace
-
-# Otherwise LanceDB's hybrid query warns about itself, twice per question.
-os.environ.setdefault("LANCEDB_LOG", "error")
+from benchmarks.contest import Running, all_running, built, installed
+from benchmarks.report import Goal, Report
+from benchmarks.search_systems import ALL_SHELVES, BEST, DIMENSION, DOCUMENTS, SYSTEMS, SearchSystem
 
 DOCUMENTS_AT_SCALE_1 = 50_000
-DIMENSION, VOCABULARY, BEST = 128, 50_000, 10
-DOCUMENTS = "documents.parquet"
-SHELVES = {"": 100, ", half of the rows": 50, ", 2% of the rows": 2}
+VOCABULARY = 50_000
+ROUNDS = 15
+GOAL = Goal(1.2)
+RECALL = Goal(0.95, "of 1", at_least=True)
+SCALES = (1, 10)
+"""The numbers of documents, as far as the scale of the run goes."""
+SHELVES = {"": ALL_SHELVES, ", half of the rows": 50, ", 2% of the rows": 2}
 
 
 def word(number: int) -> str:
@@ -62,181 +63,69 @@ def make_file(folder: Path, count: int) -> None:
     pq.write_table(pa.table(table), folder / DOCUMENTS)
 
 
-class SearchSystem(Contender):
-    def documents(self) -> pa.Table:
-        return pq.read_table(self.folder.parent / DOCUMENTS)
+def measure(report: Report, options: argparse.Namespace, folder: Path) -> None:
+    chosen = installed(SYSTEMS)
+    counts = sorted({round(DOCUMENTS_AT_SCALE_1 * min(options.scale, scale)) for scale in SCALES})
+    sizes = " and ".join(f"{count:,}" for count in counts)
+    report.begin("search", options.rounds or ROUNDS, chosen, f"{sizes} documents of {DIMENSION} dimensions")
+    for count in counts:
+        files = folder / f"search-{count}"
+        files.mkdir(exist_ok=True)
+        if not (files / DOCUMENTS).exists():
+            make_file(files, count)
+        build(report, chosen, files, count)
+        with all_running(chosen, files) as systems:
+            compare(report, systems, files, f", {count:,}")
 
 
-class OmniGraph(SearchSystem):
-    name = "omnigraph"
-    SCHEMA = f"""
-    node Document {{
-        slug: String @key
-        title: String
-        text: String @index
-        shelf: I32 @index
-        vector: Vector({DIMENSION}) @index
-    }}
-    """
-    QUERY = """
-    query {name}($text: String, $vector: Vector({dimension}), $shelf: I32) {{
-        match {{ $d: Document  {filter} }}
-        return {{ $d.slug as slug, $d.title as title }}
-        order {{ {rank} }}
-        limit {best}
-    }}
-    """
-    RANKS = (
-        ("near", "nearest($d.vector, $vector)"),
-        ("words", "bm25($d.text, $text)"),
-        ("hybrid", "rrf(nearest($d.vector, $vector), bm25($d.text, $text))"),
-    )
-
-    def build(self) -> None:
-        import omnigraph
-
-        graph = omnigraph.init(self.folder, self.SCHEMA)
-        records = self.folder.parent / "records.ndjson"
-        with records.open("w") as file:
-            for batch in self.documents().to_batches(1_000):
-                for row in batch.to_pylist():
-                    file.write(json.dumps({"type": "Document", "data": row}) + "\n")
-        graph.load(records, mode="append")
-        records.unlink()
-        graph.maintenance.optimize()
-        graph.close()
-
-    def open(self) -> None:
-        import omnigraph
-
-        self.graph = omnigraph.open(self.folder)
-        self.texts = "\n".join(
-            self.QUERY.format(name=name + suffix, filter=filter, rank=rank, best=BEST, dimension=DIMENSION)
-            for name, rank in self.RANKS
-            for suffix, filter in (("", ""), ("_on", "$d.shelf < $shelf"))
-        )
-
-    def close(self) -> None:
-        self.graph.close()
-
-    def _ids(self, name: str, text: str, vector: list[float], shelf: int) -> list[str]:
-        name = name if shelf == 100 else f"{name}_on"
-        params = {"text": text, "vector": vector, "shelf": shelf}
-        return [row["slug"] for row in self.graph.query(self.texts, name, params).to_arrow().to_pylist()]
-
-    def near(self, vector: list[float], shelf: int) -> list[str]:
-        return self._ids("near", "", vector, shelf)
-
-    def words(self, text: str, shelf: int) -> list[str]:
-        return self._ids("words", text, [0.0] * DIMENSION, shelf)
-
-    def hybrid(self, text: str, vector: list[float], shelf: int) -> list[str]:
-        return self._ids("hybrid", text, vector, shelf)
+def build(report: Report, chosen: Sequence[type[SearchSystem]], files: Path, count: int) -> None:
+    """Once per folder; only then it is measured, too."""
+    report.heading(f"build of {count:,} documents and their indexes")
+    for contender in chosen:
+        if timed := built(contender, files, DOCUMENTS):
+            report.add(f"build of {count:,} documents", contender.name, [timed])
 
 
-class LanceDb(SearchSystem):
-    """With the approximate index that `create_index` makes by default; ten times as many candidates are compared
-    exactly, as its documentation advises for a better recall."""
-
-    name = "lancedb"
-    module = "lancedb"
-
-    def build(self) -> None:
-        import lancedb
-        from lancedb.index import FTS, BTree
-
-        table = lancedb.connect(str(self.folder)).create_table("documents", self.documents())
-        table.create_index("vector", config=self._vector_index())
-        table.create_index("text", config=FTS())
-        table.create_index("shelf", config=BTree())
-        table.optimize()
-
-    @staticmethod
-    def _vector_index() -> Any:
-        from lancedb.index import IvfPq
-
-        return IvfPq(distance_type="l2")
-
-    def open(self) -> None:
-        import lancedb
-        from lancedb.rerankers import RRFReranker
-
-        self.table = lancedb.connect(str(self.folder)).open_table("documents")
-        self.reranker = RRFReranker()
-
-    def _ids(self, search: Any, shelf: int, *score: str) -> list[str]:
-        chosen = search if shelf == 100 else search.where(f"shelf < {shelf}")
-        return [row["slug"] for row in chosen.select(["slug", "title", *score]).limit(BEST).to_arrow().to_pylist()]
-
-    def near(self, vector: list[float], shelf: int) -> list[str]:
-        return self._ids(self._refined(self.table.search(vector, vector_column_name="vector")), shelf, "_distance")
-
-    def words(self, text: str, shelf: int) -> list[str]:
-        return self._ids(self.table.search(text, query_type="fts", fts_columns="text"), shelf, "_score")
-
-    def hybrid(self, text: str, vector: list[float], shelf: int) -> list[str]:
-        search = self.table.search(query_type="hybrid", vector_column_name="vector", fts_columns="text")
-        return self._ids(self._refined(search.vector(vector).text(text).rerank(self.reranker)), shelf)
-
-    @staticmethod
-    def _refined(search: Any) -> Any:
-        return search.refine_factor(10)
-
-
-class LanceDbExact(LanceDb):
-    name = "lancedb, exact index"
-
-    @staticmethod
-    def _vector_index() -> Any:
-        from lancedb.index import IvfFlat
-
-        return IvfFlat(distance_type="l2", num_partitions=1)
-
-    @staticmethod
-    def _refined(search: Any) -> Any:
-        return search
-
-
-SYSTEMS: tuple[type[SearchSystem], ...] = (OmniGraph, LanceDb, LanceDbExact)
-
-
-def compare(report: Report, systems: list[Running], folder: Path) -> None:
-    stored = pq.read_table(folder / DOCUMENTS, columns=["vector"]).column("vector")
+def compare(report: Report, systems: Sequence[Running], files: Path, size: str) -> None:
+    table = pq.read_table(files / DOCUMENTS, columns=["vector", "shelf", "slug"])
+    stored = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, DIMENSION)
     drawn = np.random.default_rng(7)
-    noise = drawn.standard_normal((report.rounds + 1, DIMENSION)) / 10
-    near = [stored[int(drawn.integers(len(stored)))].as_py() for _ in noise]
-    vectors = [[float(np.float32(x)) for x in np.array(v) + n] for v, n in zip(near, noise, strict=True)]
-    recall = [
-        [len(set(system.ask("near", v, 100).answer) & set(systems[0].ask("near", v, 100).answer)) for v in vectors]
-        for system in systems
-    ]
-    for system, found in zip(systems, recall, strict=True):
-        print(f"recall of {system.name}: {sum(found) / len(found) / BEST:.2f}", flush=True)
-    # Ties and approximation order answers differently, so they are not compared one by one.
-    for among, shelf in SHELVES.items():
-        report.heading(f"the best {BEST}{among or ', all rows'}")
-        report.compare(f"nearest{among}", systems, "near", [(v, shelf) for v in vectors], same_answers=False)
+    noise = drawn.standard_normal((report.rounds + 1, DIMENSION), dtype=np.float32) / 10
+    vectors = stored[drawn.integers(0, len(stored), len(noise))] + noise
+    asked = [[float(x) for x in vector] for vector in vectors]
+    for shelves, shelf in SHELVES.items():
+        among = shelves + size
+        report.heading(f"the best {BEST}{among}")
+        chosen = np.flatnonzero(table["shelf"].to_numpy() < shelf)
+        poor = recall(report, systems, asked, shelf, nearest(vectors, stored, chosen, table["slug"]), among)
+        # Ties and approximation order answers differently, so they are not compared one by one.
+        near = [(vector, shelf) for vector in asked]
+        report.compare(f"nearest{among}", systems, "near", near, goal=GOAL, meaning=None, beside=poor)
         for kind, texts in WORDS.items():
-            report.compare(f"{kind}{among}", systems, "words", [(t, shelf) for t in texts], same_answers=False)
-        mixed = [(WORDS["three words"][i % 2], v, shelf) for i, v in enumerate(vectors)]
-        report.compare(f"hybrid, three words{among}", systems, "hybrid", mixed, same_answers=False)
+            words = [(text, shelf) for text in texts]
+            report.compare(f"BM25, {kind}{among}", systems, "words", words, goal=GOAL, meaning=None)
+        mixed = [(WORDS["three words"][i % 2], vector, shelf) for i, vector in enumerate(asked)]
+        report.compare(f"hybrid, three words{among}", systems, "hybrid", mixed, goal=GOAL, meaning=None, beside=poor)
 
 
-def main() -> None:
-    options = arguments(__doc__ or "", rounds=15).parse_args()
-    with workplace(options.folder) as folder:
-        chosen = installed(SYSTEMS)
-        count = round(DOCUMENTS_AT_SCALE_1 * options.scale)
-        print(f"{machine()}; {count} documents; medians of {options.rounds} rounds")
-        report = Report(options.rounds)
-        if not (folder / DOCUMENTS).exists():
-            make_file(folder, count)
-            report.build(chosen, folder)
-        with all_running(chosen, folder) as systems:
-            compare(report, systems, folder)
-        if options.json:
-            report.save(options.json)
+def nearest(vectors: Any, stored: Any, chosen: Any, slugs: Any) -> list[set[str]]:
+    """The exact answers."""
+    answers = []
+    for vector in vectors:
+        distances = ((stored[chosen] - vector) ** 2).sum(axis=1)
+        best = chosen[np.argpartition(distances, BEST)[:BEST]]
+        answers.append(set(slugs.take(pa.array(best)).to_pylist()))
+    return answers
 
 
-if __name__ == "__main__":
-    main()
+def recall(
+    report: Report, systems: Sequence[Running], asked: list[list[float]], shelf: int, exact: list[set[str]], among: str
+) -> list[str]:
+    """The systems whose recall is too low for a comparison of their times."""
+    poor = []
+    for system in systems:
+        hits = [len(set(system.ask("near", v, shelf).answer) & best) for v, best in zip(asked, exact, strict=True)]
+        share = sum(hits) / len(hits) / BEST
+        report.add_value(f"recall of nearest{among}", system.name, share, "of 1", RECALL)
+        poor += [system.name] if share < RECALL.limit else []
+    return poor

@@ -2,36 +2,40 @@
 
 A contender is a class with a method per case. The parent makes one process per contender and asks them for one case
 at a time, in an order that changes from round to round, so that whatever disturbs the machine disturbs everybody alike.
-A figure is the median over the rounds; the first round warms everybody up and is not counted. CPU seconds are those of
-all threads of the process and are what ratios are made of: they are what a question costs, on a busy machine too. Wall
-seconds stand beside them. All contenders must give the same answers, or the run fails.
+The first round warms everybody up and is not counted. CPU seconds are those of all threads of the process and of its
+children. `report.py` makes figures of what is measured here.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import importlib.metadata
+import importlib.util
 import multiprocessing
 import os
 import platform
 import random
-import statistics
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+OURS = "omnigraph"
 SPAWN = multiprocessing.get_context("spawn")
+THREADS = os.cpu_count() or 1
+"""Every system may use all cores."""
 
 
 class NotOfferedError(Exception):
-    """A system has no such feature, with the reason; its figure is then left out and the reason is shown."""
+    """A system does not have such a feature, with the reason; its figure is then left out and the reason is shown."""
 
 
 class Contender:
@@ -39,18 +43,20 @@ class Contender:
 
     name = ""
     module = ""
+    sets_goals = True
+    """Whether our goals are about this system. Otherwise its figures are only shown."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
     def is_installed(cls) -> bool:
-        if not cls.module:
-            return True
-        with contextlib.suppress(ImportError):
-            __import__(cls.module)
-            return True
-        return False
+        """Without an import: libraries of two systems may not agree to be in one process."""
+        return not cls.module or importlib.util.find_spec(cls.module) is not None
+
+    @classmethod
+    def version(cls) -> str:
+        return importlib.metadata.version(cls.module)
 
     def build(self) -> Any: ...
 
@@ -58,30 +64,85 @@ class Contender:
 
     def close(self) -> None: ...
 
+    @classmethod
+    def other_ways(cls, call: str, arguments: Sequence[Any]) -> dict[str, Sequence[Any]]:
+        """Other ways to ask this system for the same: by name, the arguments to give instead. The report shows each of
+        them, and the best one counts."""
+        return {}
+
+    @classmethod
+    def forget_derived(cls, folder: Path) -> None:
+        """Remove from closed data what earlier reads derived from it and stored."""
+
+
+class Ours(Contender):
+    name = OURS
+
+    @classmethod
+    def version(cls) -> str:
+        import omnigraph
+
+        return omnigraph.__version__
+
+
+class SqliteLibrary(Contender):
+    """It comes with Python, and with a B-tree that can't be beaten while few rows are touched: it sets no goals."""
+
+    name = "sqlite"
+    sets_goals = False
+
+    @classmethod
+    def version(cls) -> str:
+        import sqlite3
+
+        return sqlite3.sqlite_version
+
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What one call answered and cost."""
+    """What one call answered and cost. `between` is CPU that the process used since its last answer, in the background;
+    `peak` is the most memory that the process has ever had, in bytes."""
 
     answer: Any
     wall: float
     cpu: float
     refused: str | None = None
+    between: float = 0.0
+    peak: int = 0
+
+
+def cpu_seconds() -> float:
+    """Of this process, all its threads, and its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def peak_memory() -> int:
+    """Of this process, in bytes. `ru_maxrss` would begin with what the parent had."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1 << 10)
 
 
 def _serve(connection: Connection, contender: type[Contender], folder: Path) -> None:
     system = contender(folder)
     opened = False
-    while (asked := connection.recv()) is not None:
-        call, arguments = asked
+    last = cpu_seconds()
+    while (message := connection.recv()) is not None:
+        call, arguments = message
         opened = opened or call == "open"
         answer, refused = None, None
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), cpu_seconds()
+        between = cpu - last
         try:
             answer = getattr(system, call)(*arguments)
         except NotOfferedError as reason:
             refused = str(reason)
-        connection.send(Timed(answer, time.perf_counter() - wall, time.process_time() - cpu, refused))
+        wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+        connection.send(Timed(answer, wall, cpu, refused, between, peak_memory()))
+        last = cpu_seconds()
     if opened:
         system.close()
 
@@ -91,22 +152,20 @@ class Running:
 
     def __init__(self, contender: type[Contender], folder: Path) -> None:
         self.name = contender.name
+        self.contender = contender
         self._connection, theirs = SPAWN.Pipe()
         self._process = SPAWN.Process(target=_serve, args=(theirs, contender, folder), daemon=False)
         self._process.start()
         theirs.close()
 
     def ask(self, call: str, *arguments: Any) -> Timed:
-        self.begin(call, *arguments)
-        return self.finish()
-
-    def begin(self, call: str, *arguments: Any) -> None:
         self._connection.send((call, arguments))
-
-    def finish(self) -> Timed:
-        found = self._connection.recv()
-        assert isinstance(found, Timed)
-        return found
+        try:
+            timed = self._connection.recv()
+        except EOFError:
+            sys.exit(f"{self.name} failed; its message is above")
+        assert isinstance(timed, Timed)
+        return timed
 
     def end(self) -> None:
         with contextlib.suppress(OSError):  # it has failed, and said why
@@ -119,103 +178,88 @@ def place(contender: type[Contender], folder: Path) -> Path:
     return folder / contender.name.replace(", ", "-").replace(" ", "-")
 
 
+def stored(contender: type[Contender], folder: Path) -> list[Path]:
+    """The files and folders of a contender there."""
+    data = place(contender, folder)
+    return [path for path in (data, *(data.with_name(data.name + log) for log in (".wal", "-wal"))) if path.exists()]
+
+
+@contextlib.contextmanager
+def running(contender: type[Contender], folder: Path) -> Iterator[Running]:
+    """One contender in a new process, not opened."""
+    process = Running(contender, place(contender, folder))
+    try:
+        yield process
+    finally:
+        process.end()
+
+
 @contextlib.contextmanager
 def all_running(contenders: Sequence[type[Contender]], folder: Path) -> Iterator[list[Running]]:
     """Every contender, opened."""
-    running = [Running(contender, place(contender, folder)) for contender in contenders]
-    try:
-        for system in running:
-            system.ask("open")
-        yield running
-    finally:
-        for system in running:
-            system.end()
-
-
-@dataclass
-class Report:
-    """What was measured, printed as it comes."""
-
-    rounds: int
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def heading(self, text: str) -> None:
-        print(f"\n{text}\n{'':44} {'system':22} {'cpu ms':>10} {'wall ms':>10} {'our cpu / theirs':>17}", flush=True)
-
-    def add(self, case: str, system: str, timed: Sequence[Timed], parts: int = 1) -> None:
-        """The medians of one system in one case of which each run consisted of that many alike parts."""
-        if timed[0].refused is not None:
-            row: dict[str, Any] = {"case": case, "system": system, "refused": timed[0].refused}
-            print(f"{case:44} {system:22} {timed[0].refused}", flush=True)
-        else:
-            cpu, wall = (statistics.median(getattr(t, kind) for t in timed) / parts * 1e3 for kind in ("cpu", "wall"))
-            row = {"case": case, "system": system, "cpu_ms": cpu, "wall_ms": wall}
-            ours = next((r["cpu_ms"] for r in self.rows if r["case"] == case and "cpu_ms" in r), None)
-            ratio = f"{ours / cpu:16.2f}x" if ours is not None and cpu else ""
-            row["our_cpu_over_theirs"] = ours / cpu if ours is not None and cpu else None
-            print(f"{case:44} {system:22} {cpu:10.2f} {wall:10.2f} {ratio:>17}", flush=True)
-        self.rows.append(row)
-
-    def compare(
-        self,
-        case: str,
-        systems: Sequence[Running],
-        call: str,
-        questions: Sequence[Sequence[Any]],
-        parts: int = 1,
-        *,
-        same_answers: bool = True,
-    ) -> None:
-        """Ask everybody the same, round by round: question `i` in round `i`. Ours has to be the first system."""
-        taken: dict[str, list[Timed]] = {system.name: [] for system in systems}
-        shuffled = random.Random(case)
-        for i in range(self.rounds + 1):
-            question = questions[i % len(questions)]
-            answers = {}
-            for system in shuffled.sample(list(systems), len(systems)):
-                timed = system.ask(call, *question)
-                if timed.refused is None:
-                    answers[system.name] = timed.answer
-                if i or timed.refused is not None:
-                    taken[system.name].append(timed)
-            if same_answers and len({json.dumps(answer) for answer in answers.values()}) > 1:
-                sys.exit(f"{case}: the answers differ: {answers}")
+    with contextlib.ExitStack() as stack:
+        systems = [stack.enter_context(running(contender, folder)) for contender in contenders]
         for system in systems:
-            self.add(case, system.name, taken[system.name], parts)
+            system.ask("open")
+        yield systems
 
-    def build(self, contenders: Sequence[type[Contender]], folder: Path) -> None:
-        """Let everybody load the files, one after the other."""
-        self.heading("building: load as the system likes it, then its indexes")
+
+@contextlib.contextmanager
+def copied(contenders: Sequence[type[Contender]], folder: Path, *shared: str) -> Iterator[Path]:
+    """A folder with copies of the contenders' data and of some shared files, without anything that reads derived."""
+    with tempfile.TemporaryDirectory(prefix="copy-", dir=folder) as name:
+        copy = Path(name)
         for contender in contenders:
-            process = Running(contender, place(contender, folder))
-            self.add("build", contender.name, [process.ask("build")])
-            process.end()
+            for path in stored(contender, folder):
+                if path.is_dir():
+                    shutil.copytree(path, copy / path.name)
+                else:
+                    shutil.copy2(path, copy / path.name)
+            contender.forget_derived(place(contender, copy))
+        for file in shared:
+            (copy / file).symlink_to((folder / file).resolve())
+        yield copy
 
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps({"machine": machine(), "rounds": self.rounds, "rows": self.rows}, indent=1))
 
-
-def restarted(contender: type[Contender], folder: Path, call: str, arguments: Sequence[Any]) -> Timed:
-    """A new process from its start to its end: interpreter, import, open, one question."""
-    program = (
-        "import sys, json; from pathlib import Path; "
-        f"from {contender.__module__} import {contender.__name__} as System; "
-        f"system = System(Path({str(place(contender, folder))!r})); system.open(); "
-        f"print('answer', json.dumps(system.{call}(*json.loads(sys.argv[1])))); system.close()"
-    )
-    before, wall = os.times(), time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", program, json.dumps(arguments)], capture_output=True, text=True)
-    wall, after = time.perf_counter() - wall, os.times()
+def command(words: Sequence[str]) -> Timed:
+    """A program from its start to its end: a new process. The answer is its output."""
+    # As installed programs run: with their compiled sources kept.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    wall, cpu = time.perf_counter(), cpu_seconds()
+    own = time.process_time()
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    cpu = cpu_seconds() - cpu - (time.process_time() - own)
+    wall = time.perf_counter() - wall
     if done.returncode:
-        if "NotOfferedError" in done.stderr:
-            return Timed(None, 0, 0, done.stderr.strip().rsplit("NotOfferedError: ", 1)[-1])
-        sys.exit(f"{contender.name}: {done.stderr}")
-    answer = next(line for line in done.stdout.splitlines() if line.startswith("answer "))
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return Timed(json.loads(answer.removeprefix("answer ")), wall, cpu)
+        sys.exit(f"{words[0]} failed: {done.stderr}")
+    return Timed(done.stdout, wall, cpu)
 
 
-def installed(contenders: Sequence[type[Contender]]) -> list[type[Contender]]:
+def built(contender: type[Contender], folder: Path, *files: str) -> Timed | None:
+    """Build the data of a contender, unless it is there. An interrupted build leaves nothing."""
+    if stored(contender, folder):
+        return None
+    print(f"- building the store of {contender.name}", file=sys.stderr, flush=True)
+    with copied([], folder, *files) as unfinished:
+        with running(contender, unfinished) as system:
+            timed = system.ask("build")
+        for path in stored(contender, unfinished):
+            path.rename(folder / path.name)
+    return timed
+
+
+def in_turns(systems: Sequence[Any], seed: str, rounds: int) -> Iterator[tuple[int, Any]]:
+    """Every system once in each round, in an order that changes; round 0 warms up."""
+    shuffled = random.Random(seed)
+    for i in range(rounds + 1):
+        for system in shuffled.sample(list(systems), len(systems)):
+            yield i, system
+
+
+AnyContender = TypeVar("AnyContender", bound=Contender)
+
+
+def installed(contenders: Sequence[type[AnyContender]]) -> list[type[AnyContender]]:
     for contender in contenders:
         if not contender.is_installed():
             print(f"{contender.name} is not installed and left out: pip install {contender.module}", flush=True)
@@ -235,10 +279,11 @@ def workplace(folder: Path | None) -> Iterator[Path]:
         yield chosen
 
 
-def arguments(description: str, rounds: int) -> argparse.ArgumentParser:
+def arguments(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the amount of data")
-    parser.add_argument("--rounds", type=int, default=rounds, help="how often everything is asked")
+    parser.add_argument("--rounds", type=int, help="how often everything is asked; each benchmark has a default")
     parser.add_argument("--folder", type=Path, help="where the data goes, and stays; a temporary folder by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--long", action="store_true", help="also what takes minutes at a large scale: all triangles")
     return parser

@@ -26,6 +26,9 @@ os.environ.setdefault("LANCE_NGRAM_NUM_PARTITIONS", "1")
 # Every process that imports NumPy starts a thread a core for algebra that nobody does here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Tests that count requests begin with nothing on this machine; those of the cache name a directory of their own.
+os.environ["OMNIGRAPH_DISK_CACHE"] = "off"
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("omnigraph", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("omnigraph")

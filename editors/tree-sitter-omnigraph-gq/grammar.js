@@ -315,6 +315,7 @@ module.exports = grammar({
       field('target', alias($._target, $.property_access)),
       ',',
       field('query', $.expression),
+      optional(seq(',', field('option', alias($._field, $.argument_name)), ':', field('exact', $.boolean))),
       ')',
     )),
     _target: $ => seq(

@@ -97,10 +97,12 @@ module.exports = grammar({
 
     // ---- annotations ----------------------------------------------------------------------------------------
 
-    // In a body the name of a rule directly before a parenthesis begins a rule; without one it annotates a property.
+    // In a body the name of a rule directly before a parenthesis begins a rule; without one, or before a named argument,
+    // it annotates a property.
     annotation: $ => choice(
       seq(field('name', choice($.annotation_name, alias('@card', $.annotation_name))), optional($._arguments)),
       field('name', alias($._rule_word, $.annotation_name)),
+      seq(field('name', alias(choice('@key', '@unique', '@index'), $.annotation_name)), $._named_arguments),
     ),
 
     // A head has no rules but `@card(…)` directly behind the target of an edge.
@@ -113,7 +115,11 @@ module.exports = grammar({
       field('name', alias('@card', $.annotation_name)),
     ),
 
-    _arguments: $ => seq('(', field('value', $.value), repeat(seq(',', $.argument)), ')'),
+    _arguments: $ => choice(
+      seq('(', field('value', $.value), repeat(seq(',', $.argument)), ')'),
+      $._named_arguments,
+    ),
+    _named_arguments: $ => seq('(', commaSeparated($.argument), ')'),
     argument: $ => seq(field('name', alias($.identifier, $.argument_name)), '=', field('value', $._literal)),
 
     value: $ => choice($.string, $.number, $.boolean, alias($.identifier, $.name)),

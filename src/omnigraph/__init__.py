@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from omnigraph.api.load import LoadReceipt as LoadReceipt
     from omnigraph.api.load import MutationReceipt as MutationReceipt
     from omnigraph.api.maintenance import CleanupReport as CleanupReport
+    from omnigraph.api.maintenance import IndexListing as IndexListing
+    from omnigraph.api.maintenance import IndexStatus as IndexStatus
     from omnigraph.api.maintenance import MaintenancePolicy as MaintenancePolicy
     from omnigraph.api.maintenance import MaintenanceReport as MaintenanceReport
     from omnigraph.api.maintenance import OptimizeReport as OptimizeReport
@@ -90,8 +92,8 @@ _HOMES = {
     "api.graph": "Branch GraphApi",
     "api.history": "ChangeBaseline ChangePoll ChangeRecord ChangeScope ChangeSet CommitChangesPage SchemaChange",
     "api.load": "LoadReceipt MutationReceipt",
-    "api.maintenance": "CleanupReport MaintenancePolicy MaintenanceReport OptimizeReport PendingProperty RepairReport "
-    "Retention Verification",
+    "api.maintenance": "CleanupReport IndexListing IndexStatus MaintenancePolicy MaintenanceReport OptimizeReport "
+    "PendingProperty RepairReport Retention Verification",
     "api.queries": "ExportedFile",
     "api.schema": "ProposedType SchemaApplied SchemaPlan SchemaProposal",
     "client": "AsyncRemoteGraph RemoteGraph RemoteSnapshot",

@@ -292,6 +292,11 @@ class Graph(GraphApi["QueryResult", "QueryStream", Snapshot, "BlobRead"]):
     def _listing(self, point: ReadPoint) -> branches.SnapshotListing:
         return self._read(point, listing)
 
+    def _index_status(self, point: ReadPoint) -> maintenance.IndexListing:
+        from omnigraph.engine.maintenance.index_status import index_status
+
+        return self._read(point, index_status)
+
     def _schema_text(self, point: ReadPoint) -> str:
         return self._state(point).schema_document.source
 

@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli, Outcome
 from tests.conftest import Place
 from tests.support.s3 import S3Server
 
-MACHINE = ["python", "packages", "java", "config"]
+MACHINE = ["python", "packages", "java", "cache", "config"]
 
 
 def checks(shown: Outcome) -> dict[str, dict[str, Any]]:
@@ -90,6 +90,19 @@ def test_s3_and_a_gateway_that_ignores_conditions(
     shown = cli("doctor", s3_place.uri, "--json")
     assert shown.code == 1
     assert "does not honour create-if-absent" in checks(shown)["store"]["found"]
+
+
+def test_the_cache_of_remote_graphs(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert checks(cli("doctor", "--json"))["cache"]["found"].startswith("off: ")
+    monkeypatch.setenv("OMNIGRAPH_DISK_CACHE", str(tmp_path / "caches"))
+    assert checks(cli("doctor", "--json"))["cache"]["found"] == f"0 MiB of 4,096 MiB in {tmp_path}/caches/store-1"
+    (tmp_path / "caches" / "store-1" / "graph").mkdir(parents=True)
+    (tmp_path / "caches" / "store-1" / "graph" / "file").write_bytes(b"x" * 1_234)
+    assert cli("cache", "clear", "--json").json == {"directory": f"{tmp_path}/caches/store-1", "bytes": 1_234}
+    assert cli("cache", "clear").lines == [f"deleted 0 bytes in {tmp_path}/caches/store-1"]
+    monkeypatch.setenv("OMNIGRAPH_DISK_CACHE_MIB", "lots")
+    shown = cli("doctor", "--json")
+    assert (shown.code, checks(shown)["cache"]["status"]) == (1, "broken")
 
 
 def test_the_configuration_of_the_operator(cli: Cli, config: Callable[[str], None]) -> None:

@@ -220,8 +220,11 @@ def test_sources(told: Told, graph: str) -> None:
 
 
 def test_upkeep(told: Told, graph: str, cli: Cli) -> None:
+    told("index-status-pending.json", "index", "status", graph, "--json")
     told("optimize.json", "optimize", graph, "--json")
     told("optimize-again.json", "optimize", graph, "--json")
+    told("index-status.json", "index", "status", graph, "--json")
+    told("index-status.txt", "index", "status", graph)
     told("repair.json", "repair", graph, "--json")
     told("cleanup-dry-run.json", "cleanup", graph, "--keep", "1", "--dry-run", "--json")
     told("cleanup.json", "cleanup", graph, "--keep", "1", "--older-than", "0s", "--confirm", "--json")

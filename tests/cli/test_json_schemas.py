@@ -17,7 +17,7 @@ from omnigraph.api.branches import BranchCreated, BranchDeleted, BranchList, Mer
 from omnigraph.api.commits import CommitList, CommitSummary
 from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeSet, CommitChangesPage
 from omnigraph.api.load import LoadOutput, LoadReceipt, MutationReceipt
-from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
+from omnigraph.api.maintenance import CleanupReport, IndexListing, OptimizeReport, RepairReport
 from omnigraph.api.queries import BlobDescription, ReadOutput
 from omnigraph.api.schema import SchemaApplied, SchemaPlanOutput, SchemaSource
 from omnigraph.api.service.cluster import VersionOutput
@@ -55,6 +55,7 @@ SHAPES: dict[str, Any] = {
     "merge-preview": MergePreview,
     "mutate": MutationReceipt,
     "mutate-lost-race": ErrorOutput,
+    "index-status": IndexListing,
     "optimize": OptimizeReport,
     "pipeline-validate": PipelineValidated,
     "profile-list": ListedProfile,

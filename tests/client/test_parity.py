@@ -140,6 +140,7 @@ CHANGES: dict[str, Call] = {
     "follow": lambda c, b: list(islice(c.follow(start="beginning", max_changes=2), 2)),
     "baseline": lambda c, b: lines(c.baseline)[1],
 }
+INDEXES: dict[str, Call] = {"index_status": lambda m, b: m.index_status(b).indexes}
 MAINTENANCE: dict[str, Call] = {
     "optimize": lambda m, b: m.optimize(b),
     "ensure_indices": lambda m, b: m.ensure_indices(b),
@@ -183,7 +184,7 @@ def test_no_name_is_left_out() -> None:
     assert with_attributes == BRANCH.keys()
     assert public(omnigraph.Snapshot) | {"branch"} == SNAPSHOT.keys()
     assert public(omnigraph.RemoteSnapshot) | {"branch", "version", "commit_id"} == SNAPSHOT.keys()
-    areas = {"schema": SCHEMA_AREA, "changes": CHANGES, "maintenance": MAINTENANCE}
+    areas = {"schema": SCHEMA_AREA, "changes": CHANGES, "maintenance": MAINTENANCE | INDEXES}
     for name, table in areas.items():
         assert public(type(getattr(object.__new__(omnigraph.Graph), name))) == table.keys()
 
@@ -194,6 +195,7 @@ VIEWS: dict[str, tuple[dict[str, Call], Callable[[Any, str], Any]]] = {
     "snapshot": (SNAPSHOT, lambda g, b: g.at(version=3)),
     "schema": (SCHEMA_AREA, lambda g, b: g.schema),
     "changes": (CHANGES, lambda g, b: g.changes),
+    "maintenance": (INDEXES, lambda g, b: g.maintenance),
 }
 
 

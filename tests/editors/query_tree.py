@@ -309,7 +309,9 @@ class QueryTree(SourceTree):
         return ast.TextCall(ast.TextFunction(self._function(node)), *parts, at=self.span(node))
 
     def _nearest(self, node: Node) -> ast.NearestCall:
-        return ast.NearestCall(self._part(node, "target"), self._part(node, "query"), at=self.span(node))
+        exact = node.child_by_field_name("exact")
+        is_exact = None if exact is None else self.read(exact) == "true"
+        return ast.NearestCall(self._part(node, "target"), self._part(node, "query"), is_exact, at=self.span(node))
 
     def _bm25(self, node: Node) -> ast.Bm25Call:
         return ast.Bm25Call(self._part(node, "field"), self._part(node, "query"), at=self.span(node))

@@ -38,6 +38,7 @@ STRICTER: Final = (
     "distinct comes before the braces",
     "is neither a clause nor an operator",
     "takes no where",
+    "nearest() has no option",
 )
 """Messages of what fits the grammar and is refused by the parser all the same. An editor learns of it from the language
 server."""

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from omnigraph.engine.query.search import bm25, scored_texts, text_index
 from omnigraph.engine.query.search.analyzer import tokens_of
 from omnigraph.language.catalog import Metric
+from omnigraph.storage.cache import ByteBoundCache
 from omnigraph.storage.creation import create_root
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Table
@@ -25,6 +28,25 @@ from omnigraph.storage.tables.indexes import (
 from tests.support.lance_tables import build_index, lance_of
 
 DIMENSION = 3
+
+TEXT_WAYS = ("proposed", "proposed and filtered before", "in memory", "in memory and filtered before")
+"""How a text ranking finds the best of indexed rows."""
+
+
+def choose_text_way(patch: pytest.MonkeyPatch, way: str) -> None:
+    """Let text rankings go one way, however many words and rows there are."""
+    if way.startswith("proposed"):
+        patch.setattr(text_index, "_OCCURRENCES", ByteBoundCache(0))
+        patch.setattr(text_index, "_OCCURRENCES_PER_QUESTION", 0)
+        patch.setattr(text_index, "_ROWS_PER_OCCURRENCE", 1 << 40)
+    else:
+        patch.setattr(text_index, "_OCCURRENCES_PER_QUESTION", 1 << 40)
+        patch.setattr(bm25, "_OCCURRENCES_OF_ONE", 1 << 40)
+    if way.endswith("filtered before"):
+        for module in (bm25, scored_texts):
+            patch.setattr(module, "FILTERED_BY_ID", 0)
+    else:
+        patch.setattr(text_index, "_MASKS", ByteBoundCache(0))
 
 
 class Shelf:

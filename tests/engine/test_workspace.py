@@ -11,9 +11,9 @@ import pytest
 import omnigraph
 from omnigraph.api.governance import Limits
 from omnigraph.cli.target import StoreScope, open_graph
-from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.storage.log.writer_queue import BRANCH_LOCKS
 from tests.support.tables import new_graph
 

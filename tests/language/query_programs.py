@@ -106,7 +106,8 @@ def _calls(draw: st.DrawFn, inner: st.SearchStrategy[Tokens]) -> Tokens:
     def ranking() -> Tokens:
         if draw(st.booleans()):
             return call("bm25", draw(inner), draw(inner))
-        return call("nearest", [draw(variables), ".", draw(names)], draw(inner))
+        exact = draw(st.sampled_from([[], [["exact", ":", "true"]], [["exact", ":", "false"]]]))
+        return call("nearest", [draw(variables), ".", draw(names)], draw(inner), *exact)
 
     match draw(st.integers(0, 6)):
         case 0:

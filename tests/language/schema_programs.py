@@ -61,9 +61,12 @@ def _annotations(draw: st.DrawFn) -> list[str]:
     head = ["@" + name]
     if draw(st.booleans()):
         return head
-    arguments = [draw(st.one_of(_literals, idents))]
-    for key in draw(st.lists(idents, max_size=2)):
-        arguments += [",", key, "=", draw(_literals)]
+    value = draw(st.sampled_from([True, True, False]))
+    arguments = [draw(st.one_of(_literals, idents))] if value else []
+    # `true` before anything else is a value, not a name.
+    keys = idents if value else idents.filter(lambda n: n not in ("true", "false"))
+    for key in draw(st.lists(keys, min_size=0 if value else 1, max_size=2)):
+        arguments += [*([","] if arguments else []), key, "=", draw(_literals)]
     return [*head, "(", *arguments, ")"]
 
 

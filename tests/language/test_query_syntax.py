@@ -483,6 +483,8 @@ EXPRESSIONS: list[tuple[str, ast.Expression]] = [
     ("not not { $a knows $b }", ast.Not(ast.Negation((KNOWS,)))),
     # search
     ("nearest($b.vec, $q)", ast.NearestCall(access("b", "vec"), var("q"))),
+    ("nearest($b.vec, $q, exact: true)", ast.NearestCall(access("b", "vec"), var("q"), exact=True)),
+    ("nearest($b.vec, $q, exact: false)", ast.NearestCall(access("b", "vec"), var("q"), exact=False)),
     (
         "rrf(nearest($b.vec, $q), bm25($b.title, $t), 30)",
         ast.RrfCall(
@@ -760,6 +762,8 @@ SYNTAX_ERRORS = [
     (read("$b: Paper", "$b", "limit 3 order { $b.doi }"), "Q001", "found 'order'", "before limit"),
     (read("$b: Paper", "$b", "limit 3 limit 3"), "Q001", "found 'limit'", None),
     (read("$b: Paper", "$b", "order { nearest($b.vec, $q) desc } limit 3"), "Q001", "found 'desc'", "no direction"),
+    (read("$b: Paper", "nearest($b.vec, $q, fast: true)"), "Q001", "nearest() has no option 'fast'", None),
+    (read("$b: Paper", "nearest($b.vec, $q, exact: 1)"), "Q001", "found '1'", None),
     (read("$b: Paper", "$b", "limit 1 + 1"), "Q001", "found '+'", None),
     (read("$b: Paper", "$b", "order { $b.x nulls }"), "Q001", "expected 'first' or 'last'", None),
     (read("$b: Paper", "rrf(search($b.title, $q), bm25($b.title, $q))"), "Q001", "'bm25' or 'nearest'", None),

@@ -76,6 +76,7 @@ SAME = [
     'search($p.title, "x")',
     'fuzzy($p.title, "x", 1)',
     "nearest($p.vec, $v)",
+    "nearest($p.vec, $v, exact: true)",
     'bm25($p.title, "x")',
     "count(*)",
     "count(distinct $a.name)",

@@ -16,6 +16,7 @@ from omnigraph.language.catalog import (
     InlineRule,
     Metric,
     RangeRule,
+    VectorIndex,
 )
 from omnigraph.language.schema.compile import accept_schema, compile_schema
 from omnigraph.language.types import PropertyType, Scalar
@@ -105,6 +106,10 @@ def test_everything_declared_is_in_the_catalog() -> None:
     assert book.implements == ("Titled",)
     assert book.properties["vec"].embed == EmbedSource("blurb", "acme/embed-1")
     assert book.properties["vec"].distance is Metric.L2
+    assert book.properties["vec"].vector_index == VectorIndex(exact_rows=100_000)
+    indexed = compile_schema("node A { v: Vector(2) @index( partitions = 64,probes=8, exact_rows=0 ) }").nodes["A"]
+    assert indexed.properties["v"].index == VectorIndex(64, 8, 0)
+    assert indexed.indexes == (("v",),)
     embedding = compile_schema('node A { s: String v: Vector(2) @embed(s, on_write=true, model="m") }')
     assert embedding.nodes["A"].properties["v"].embed == EmbedSource("s", "m", on_write=True)
     assert book.properties["status"].type == PropertyType(Scalar.STRING, enum_values=("available", "lent", "lost"))

@@ -137,6 +137,14 @@ PROPERTY_ANNOTATIONS = [
     ('p: I32 @metric("l2")', "only supported on vector properties"),
     ('p: Vector(2) @metric("manhattan")', 'takes one of "l2", "cosine", "dot"'),
     ("p: Vector(2) @metric", "takes one of"),
+    ("p: I32 @index(probes=2)", "has parameters for vectors only, and this property is I32"),
+    ("p: Vector(2) @index(probes=0)", "must be a whole number from 1 to 65536"),
+    ("p: Vector(2) @index(probes=1.5)", "must be a whole number from 1 to 65536"),
+    ('p: Vector(2) @index(exact_rows="1")', "must be a whole number from 0 to"),
+    ("p: Vector(2) @index(probes=2, probes=3)", "probes= of @index on 'A.p' is given twice"),
+    ("p: Vector(2) @index(limit=2)", "unknown parameter 'limit='"),
+    ("p: Vector(2) @index(probes=2) @index", "declares @index multiple times"),
+    ("p: I32 @unique(probes=2)", "takes no named arguments, such as 'probes='"),
     ('p: Vector(2) @metric("l2") @metric("l2")', "declares @metric multiple times"),
 ]
 
@@ -328,6 +336,7 @@ def test_one_mistake_is_reported_once() -> None:
         ("node A { @unique(to) } ", None),
         ('node A { blurb: String v: Vector(2) @embed("blurp") }', "did you mean 'blurb'?"),
         ('node A { v: Vector(2) @metric("cosin") }', "did you mean 'cosine'?"),
+        ("node A { v: Vector(2) @index(partition=2) }", "did you mean 'partitions'?"),
     ],
 )
 def test_near_names_are_suggested(text: str, suggestion: str | None) -> None:

@@ -360,6 +360,11 @@ POSSIBLE_WITH_DATA = [
         id="metric",
     ),
     pytest.param(
+        change(("vec: Vector(4)?", "vec: Vector(4)? @index(probes=8)")),
+        ["update metadata of property 'Book.vec' (@index) on node 'Book'", "add constraint @index(vec) on node 'Book'"],
+        id="parameters of an index",
+    ),
+    pytest.param(
         change((" implements Titled", "")),
         [
             "change the interfaces of node type 'Book' (-Titled)",

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.engine.bulk.executor import PLACE
-from omnigraph.engine.bulk.key_hashes import buckets_of, every_hash, frequent_hashes, key_hashes
 from omnigraph.pipeline.checks import candidate_keys as exchanging
 from omnigraph.pipeline.checks import id_lookup as ends_of_edges
 from omnigraph.pipeline.checks import id_lookup as matching
@@ -26,6 +25,7 @@ from omnigraph.pipeline.checks.candidate_keys import HASH, Lane, candidate_keys,
 from omnigraph.pipeline.checks.id_lookup import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
 from omnigraph.pipeline.spark.table_frames import TableScan
 from omnigraph.pipeline.spark.type_reader import type_scan
+from omnigraph.storage.tables.memory.key_hashes import buckets_of, every_hash, frequent_hashes, key_hashes
 
 texts = st.text(max_size=40)
 SCALARS = {

@@ -12,10 +12,10 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 import omnigraph
-from omnigraph.engine.shared_memory import ByteBoundCache, Lookups
 from omnigraph.server.catalog import Served
 from omnigraph.server.runtime.metrics import Metrics, forget_dead_workers
 from omnigraph.server.runtime.tracing import RequestRecord
+from omnigraph.storage.cache import ByteBoundCache, Lookups
 from omnigraph.storage.log.writer_queue import FairLocks
 from tests.server.conftest import LightServer, Room
 from tests.server.test_workers import asked, fetched

@@ -47,7 +47,7 @@ post /changes/baseline captureChangeBaseline changes
 """
 OURS = {
     *("cluster_getEntity", "cluster_diff", "cluster_explain", "cluster_planSchema", "cluster_getCommitSummary"),
-    *("cluster_countEntities", "cluster_loadRows"),
+    *("cluster_countEntities", "cluster_getIndexStatus", "cluster_loadRows"),
     *("cluster_getHistory", "cluster_previewMerge", "cluster_listPipelines", "cluster_profile", "ready", "metrics"),
     "version",
 }

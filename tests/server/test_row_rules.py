@@ -125,6 +125,7 @@ Ask = Callable[[httpx.Client, Graph], list[httpx.Response]]
 # Every operation on a graph, as somebody would use it who looks for more than there is.
 SWEEP: dict[str, Ask] = {
     "getSnapshot": lambda c, g: [c.get("/snapshot"), c.get("/snapshot", params={"version": 2})],
+    "getIndexStatus": lambda c, g: [c.get("/indexes")],
     "getBlob": lambda c, g: [c.get("/blob", params={**PERSON, "id": "p0", "property": "photo"})],
     "getEntity": lambda c, g: [c.get("/entity", params={**PERSON, "id": f"p{i}"}) for i in (0, 9)],
     "countEntities": lambda c, g: [c.get("/count", params={"type": name}) for name in ("Person", "Knows", WORD[:-1])],

@@ -211,6 +211,18 @@ def test_a_cold_open_reaches_a_usable_snapshot_in_seven_requests(
     assert snapshot.version == graph.snapshot(branch).version
 
 
+@pytest.mark.parametrize("commits", [1, 2, 3, 4])
+def test_a_cold_head_takes_three_rounds_whether_the_last_commit_wrote_a_hint_or_not(
+    s3_server: S3Server, s3_place: Place, commits: int
+) -> None:
+    graph = new_graph(s3_place.uri)
+    for i in range(commits):
+        settled(graph, s3_server, lambda i=i: append_one(graph, f"a{i}"))
+    with s3_server.logged() as log, s3_server.in_rounds():
+        assert Graph.open(s3_place.uri).snapshot().version == 1 + commits
+    assert log.serial_rounds() == 3, log.lines()
+
+
 def test_a_handle_that_is_far_behind_lists_instead_of_probing(s3_server: S3Server, s3_place: Place) -> None:
     writer = new_graph(s3_place.uri)
     reader = Graph.open(s3_place.uri)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -180,6 +181,47 @@ def test_of_a_fragment_that_lost_a_row_only_that_row_counts(root: GraphRoot, emp
     back = row_changes(opened(root, newest), opened(root, base), ["id", "n"], at_most=4)
     assert back is not None
     assert (back.old.column("n").to_pylist(), back.new.column("n").to_pylist()) == ([-9], [1, 7, 9])
+
+
+def test_added_rows_are_those_of_new_fragments(root: GraphRoot, empty: TableState) -> None:
+    """Taken by their offsets where they are few, scanned where they are many, and never those that are deleted."""
+    first = root.staging.append(empty, things(a=1)).state
+    many = {f"m{i}": i for i in range(100)}
+    later = root.staging.append(root.staging.append(first, things(b=2, c=None)).state, things(**many)).state
+    diff = VersionDiff.of(opened(root, first), opened(root, later), ["n"], ["n"])
+    assert diff.only_adds
+    assert sorted(diff.new_rows(["n"]).column("n").to_pylist(), key=str) == sorted([2, None, *many.values()], key=str)
+    thinned = root.staging.delete(later, ["b", "m7"]).state
+    diff = VersionDiff.of(opened(root, first), opened(root, thinned), ["id"], ["id"])
+    assert set(diff.new_rows(["id"]).column("id").to_pylist()) == {"c", *many} - {"m7"}
+    assert not VersionDiff.of(opened(root, later), opened(root, thinned), ["id"], ["id"]).only_adds
+
+
+def test_a_writer_knows_the_rows_that_it_appended(root: GraphRoot, empty: TableState) -> None:
+    """Those of a version on top of its own base, however small fragments were joined; another reader reads them."""
+    state = empty
+    for number in range(12):
+        rows = things(**{f"t{number}": number})
+        base, state = state, root.staging.append(state, rows).state
+        table = opened(root, state)
+        assert table.appended_to(opened(root, base)) == rows
+        assert table.appended_to(table) is None
+        assert number == 0 or table.appended_to(opened(root, empty)) is None
+        assert table.read(["id", "n"]).num_rows == number + 1
+    with contextlib.closing(GraphRoot.open(root.objects.location)) as other:
+        assert opened(other, state).appended_to(opened(other, base)) is None
+
+
+def test_rows_of_other_changes_and_of_large_ones_are_read(root: GraphRoot, empty: TableState) -> None:
+    first = root.staging.append(empty, things(a=1, b=2)).state
+    large = things(**{f"l{i}": i for i in range(5_000)})
+    for staged in (
+        root.staging.upsert(first, things(a=3, c=4)),
+        root.staging.delete(first, ["a"]),
+        root.staging.overwrite(first, things(d=1)),
+        root.staging.append(first, large),
+    ):
+        assert opened(root, staged.state).appended_to(opened(root, first)) is None
 
 
 def test_coverage_counts_rows_that_an_index_does_not_know(root: GraphRoot, empty: TableState) -> None:

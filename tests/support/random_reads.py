@@ -319,7 +319,7 @@ class Writer(ValueWriter):
         name = self.fresh("n")
         self.scope = {name: Kind("node", ("Club",))}
         conditions = "  ".join(self.filter() for _ in range(self.pick(0, 1, 2)))
-        rank = f"nearest(${name}.vec, $vector)"
+        rank = f"nearest(${name}.vec, $vector{self.pick('', '', ', exact: true')})"
         columns: Scope = {name: self.scope[name], self.fresh("c"): Kind("float"), self.fresh("c"): Kind("text")}
         _, score, text = columns
         written = f"${name}, {rank} as {score}, {self.value('text', 1)} as {text}"

@@ -280,9 +280,9 @@ class ChangesArea(_Area):
 
 class MaintenanceArea(_Area):
     """`g.maintenance`: compaction, indexes, retention, and checks of the stored data. A server's operator does these;
-    a client raises `DirectAccessError`."""
+    a client has `index_status` and raises `DirectAccessError` for the others."""
 
-    _NAMES = "optimize, ensure_indices, cleanup, maintain, verify, repair"
+    _NAMES = "optimize, ensure_indices, index_status, cleanup, maintain, verify, repair"
 
     def optimize(
         self,
@@ -298,6 +298,18 @@ class MaintenanceArea(_Area):
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> list[maintenance.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
         return self._graph._ensure_indices(branch, actor)
+
+    def index_status(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> maintenance.IndexListing:
+        """The declared indexes of a state: what they cover, their size and measured recall, and what they wait for.
+        Reads no rows."""
+        return self._graph._index_status(ReadPoint(branch, snapshot, version, at))
 
     def cleanup(
         self,

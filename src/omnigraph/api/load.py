@@ -354,6 +354,37 @@ class Spooled:
         self._complete = True
 
 
+class SpooledBatches:
+    """Batches of a stream, which are gone once read: they are kept, and copied to disk when there are many."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        self._schema = schema
+        self._rest = iter(batches)
+        self._kept: list[pa.RecordBatch] = []
+        self._copy = scratch_file()
+        self._complete = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        if not self._complete:
+            with pa.ipc.new_stream(self._copy, self._schema) as writer:
+                kept_bytes = 0
+                for batch in self._rest:
+                    kept_bytes += batch.nbytes
+                    if kept_bytes > _IN_MEMORY:
+                        writer.write_batch(batch)
+                    else:
+                        self._kept.append(batch)
+                    yield batch
+            self._complete = True
+            return
+        yield from self._kept
+        self._copy.seek(0)
+        with pa.ipc.open_stream(self._copy) as reader:
+            yield from reader
+
+
 PIECE_BYTES: Final = 4 << 20
 COMPRESSIONS: Final = (".gz", ".bz2", ".zst", ".deflate")
 """The endings of compressed files that can be read here."""

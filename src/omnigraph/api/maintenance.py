@@ -150,6 +150,45 @@ class OptimizeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(row for row in self.listed if row.type_key != METADATA_ROW)
 
 
+# Indexes
+
+
+class IndexStatus(Struct, frozen=True, kw_only=True):
+    """One declared index. Searches read the `stale_rows`, which are not `covered_rows` of it, one by one.
+
+    `recall` is the share of the nearest vectors that searches of an approximate index get, as it was measured after the
+    build on a sample; an index without one misses nothing, or is not measured yet. `pending` says what the next
+    optimize will do, None when there is nothing to do but to cover stale rows.
+    """
+
+    type_key: str
+    property: str
+    kind: str
+    covered_rows: int
+    stale_rows: int
+    approximate: bool = False
+    recall: float | None = None
+    probes: int | None = None
+    size_bytes: int | None = None
+    pending: str | None = None
+
+
+class IndexListing(Struct, frozen=True):
+    """The declared indexes of a state, by type key, in the order in which their properties are declared."""
+
+    graph_branch: str
+    graph_manifest_version: int
+    indexes: tuple[IndexStatus, ...]
+
+    WIRE_NAME: ClassVar[str] = "IndexStatusOutput"
+
+    def __repr__(self) -> str:
+        waiting = sum(index.pending is not None for index in self.indexes)
+        pending = f", {waiting} pending" if waiting else ""
+        count = count_noun(len(self.indexes), "index", "indexes")
+        return f"<branch '{self.graph_branch}', version {self.graph_manifest_version}: {count}{pending}>"
+
+
 # Cleanup
 
 

@@ -78,12 +78,14 @@ FAMILIES: Final = {
     "changes": "Follow a branch, commit by commit.",
     "blob": "Read blob properties.",
     "schema": "Show, plan, apply and propose schemas.",
+    "index": "Show what the declared indexes cover.",
     "pipeline": "Load bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply. A new cluster begins with import.",
     "graphs": "List the graphs of a server.",
     "queries": "List and check the stored queries of a cluster or a server.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "Show the profiles of the operator configuration.",
+    "cache": "Delete what this machine keeps of remote graphs.",
 }
 
 Access: TypeAlias = tuple[Capability, tuple[str, ...]]
@@ -211,6 +213,10 @@ _ROWS: Final = (
     _row("optimize", "maintenance.optimize",
          "Compact tables and update their indexes, in one commit that changes no content", _MAINTENANCE,
          "omnigraph optimize --store team.omni"),
+    _row("index status", "maintenance.index_status",
+         "List the declared indexes: what they cover, their size and recall, and what they wait for", _READ,
+         "omnigraph index status --store team.omni", "omnigraph index status --store team.omni --json",
+         details="It reads no rows. `omnigraph optimize` builds what is pending and covers stale rows."),
     _row("repair", "maintenance.repair",
          "Verify that every branch opens and is complete, and find tables that another tool changed", _MAINTENANCE,
          "omnigraph repair --store team.omni", "omnigraph repair --store team.omni --confirm"),
@@ -304,6 +310,10 @@ _ROWS: Final = (
          "omnigraph doctor", "omnigraph doctor --store team.omni",
          details="On storage it verifies that creating an object fails if one exists, which commits rely on, and"
                  " removes the object it wrote. Exit code 1 if something is broken."),
+    _row("cache clear", "setup.clear_cache", "Delete the files of remote graphs that are kept on this machine", _LOCAL,
+         "omnigraph cache clear",
+         details="Processes that use them go on, and read from the store again. `omnigraph doctor` shows how many bytes"
+                 " there are."),
     _row("completion", "setup.completion", "Print a script that completes command lines in a shell", _LOCAL,
          "source <(omnigraph completion bash)",
          "omnigraph completion fish | source",

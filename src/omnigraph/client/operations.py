@@ -19,6 +19,7 @@ from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, Comm
 from omnigraph.api.enums import EntityKind, LoadMode
 from omnigraph.api.graph import MAIN, Branch, GraphAreas
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
+from omnigraph.api.maintenance import IndexListing
 from omnigraph.api.queries import (
     InvokeStoredQueryRequest,
     OperatorProfile,
@@ -148,6 +149,10 @@ class RemoteOperations(Remote, GraphAreas, StorageCalls):
     @operation
     def _listing(self, point: ReadPoint) -> Steps[branches.SnapshotListing]:
         return (yield from self._get("getSnapshot", point, point)).decode(branches.SnapshotListing)
+
+    @operation
+    def _index_status(self, point: ReadPoint) -> Steps[IndexListing]:
+        return (yield from self._get("getIndexStatus", point, point)).decode(IndexListing)
 
     @operation
     def _schema_text(self, point: ReadPoint) -> Steps[str]:

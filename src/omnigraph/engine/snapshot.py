@@ -6,9 +6,11 @@ and never changes; it reads the same rows for as long as cleanup keeps its versi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
 from omnigraph.api.enums import PolicyAction
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.storage.tables import Table
+
+_WORD: Final = re.compile(r"\w+")
+_OPENED_AHEAD: Final = 8
 
 INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
 """The storage format as servers report it."""
@@ -120,7 +125,7 @@ class Snapshot:
         return types
 
     def table(self, type_key: str) -> Table:
-        return self.root.reader.open(self._state(type_key))
+        return self.root.reader.open_to_read(self._state(type_key))
 
     def _state(self, type_key: str) -> TableState:
         state = self.entry.tables.get(type_key)
@@ -129,7 +134,7 @@ class Snapshot:
         return state
 
     def table_of(self, type_: TableType) -> Table:
-        return self.root.reader.open(self.state_of(type_))
+        return self.root.reader.open_to_read(self.state_of(type_))
 
     def state_of(self, type_: TableType) -> TableState:
         """The table of a catalog type, found by identity: a later rename still finds the data of its type."""
@@ -140,6 +145,16 @@ class Snapshot:
         if same is None:
             raise BadRequestError(f"type '{type_.type_key}' does not exist at this snapshot (commit {self.commit_id})")
         return self._state(same.type_key)
+
+    def open_ahead(self, text: str) -> None:
+        """Open the tables of the node types that the text of a query names, while its schema is being read. For a store
+        behind a network: the query then waits for all of them at once. What fails here fails again where it counts."""
+        if self.root.location.is_local:
+            return
+        words = set(_WORD.findall(text))
+        named = (key for key in self.entry.tables if key.startswith("node:") and key.removeprefix("node:") in words)
+        for type_key in islice(named, _OPENED_AHEAD):
+            self.root.in_background(partial(self.root.reader.open_to_read, self.entry.tables[type_key]))
 
     def count(self, type_key: str, filter: str | None = None) -> int:
         """The number of rows is in the log; only those of a filter are counted in the table."""

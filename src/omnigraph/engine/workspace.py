@@ -23,6 +23,8 @@ from omnigraph.engine.write import publish
 from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, held_source
 from omnigraph.errors import CommitOutcomeUnknownError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.language.catalog import TableType
+from omnigraph.storage.cache import SHARED_MEMORY, SharedMemory
+from omnigraph.storage.disk.disk_cache import DiskCache, disk_caches
 from omnigraph.storage.identifiers import MAIN, version_in
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
@@ -206,3 +208,13 @@ def open_workspace(graph: GraphHandle | str | Path) -> AbstractContextManager[Wo
 def waits_of_writers() -> Waits:
     """How writers of one branch in this process have waited for each other so far."""
     return BRANCH_LOCKS.waits
+
+
+def disk_caches_of_process() -> list[DiskCache]:
+    """The caches on this machine's disk that handles of this process use."""
+    return disk_caches()
+
+
+def shared_memory() -> SharedMemory:
+    """The caches of derived data that all handles of this process share."""
+    return SHARED_MEMORY

@@ -48,6 +48,21 @@ class Metric(StrEnum):
     DOT = "dot"
 
 
+EXACT_ROWS: Final = 100_000
+"""So many rows of a type are searched exactly where its vector index does not say another number."""
+
+
+class VectorIndex(Struct, frozen=True, omit_defaults=True):
+    """How the vectors of a property are indexed: what `@index(…)` says. None leaves the choice to the build."""
+
+    partitions: int | None = None
+    """Groups of near vectors."""
+    probes: int | None = None
+    """Groups that a search looks at before it may end."""
+    exact_rows: int = EXACT_ROWS
+    """Up to so many rows of the type a search compares all vectors."""
+
+
 class InlineRule(StrEnum):
     """The constraints that may be written beside a property instead of in the body."""
 
@@ -112,7 +127,8 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
     repeats its name). `inline` are the rules written beside it, `interfaces` the contracts it fulfils, and
     `injected` says that the type did not declare it itself. `default` is the value of an entity that is written
     without one. `renamed_values` are the enum values that were renamed since the property exists, each with its name
-    now: rows of branches that are older than the renaming still have the old ones.
+    now: rows of branches that are older than the renaming still have the old ones. `index` has the parameters of the
+    index of a vector.
     """
 
     name: str
@@ -128,6 +144,7 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
     injected: bool = False
     default: DefaultValue | None = None
     renamed_values: tuple[tuple[str, str], ...] = ()
+    index: VectorIndex | None = None
 
     @property
     def default_text(self) -> str | None:
@@ -149,6 +166,11 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
     def distance(self) -> Metric:
         """The metric that `nearest` ranks by: the declared one, else L2."""
         return self.metric or Metric.L2
+
+    @property
+    def vector_index(self) -> VectorIndex:
+        """The parameters of the index of a vector, declared or not."""
+        return self.index or VectorIndex()
 
 
 TAG_SIGN: Final = "\x1f"

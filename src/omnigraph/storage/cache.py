@@ -1,7 +1,9 @@
-"""A bounded cache of the most recently used values.
+"""Caches in memory: those of one handle, bounded by number, and those that a process shares, bounded by bytes.
 
-Everything that a handle remembers per branch, commit, schema or table version is in one of these or has a bound of its
-own. Values are immutable or can be read again, so forgetting one costs a request and never a result.
+Everything that a handle remembers per branch, commit, schema or table version is in a `RecentlyUsed` or has a bound of
+its own. Derived data is in `SHARED_MEMORY`: it is named by immutable content, so all handles of a process share it and
+nothing goes stale. `uses` reports how much each part holds, `lookups` its hits. Forgetting a value costs a request or
+time, and never a result.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -47,3 +50,104 @@ class RecentlyUsed(Generic[Key, Value]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+class Part(Protocol):
+    """One cache: its byte limit, how much it holds, and how to empty it."""
+
+    limit: int
+    lookups: Lookups
+
+    def held_bytes(self) -> int: ...
+
+    def clear(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Lookups:
+    """How often something was looked for, and found. For people to read: threads may lose one now and then."""
+
+    hits: int = 0
+    misses: int = 0
+
+    def count(self, hits: int, misses: int) -> None:
+        self.hits += hits
+        self.misses += misses
+
+
+class Use(NamedTuple):
+    """Bytes held, of how many at most."""
+
+    held: int
+    limit: int
+
+
+PartType = TypeVar("PartType", bound=Part)
+Kept = TypeVar("Kept")
+
+
+class SharedMemory:
+    """The caches of a process by name."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Part] = {}
+
+    def add(self, name: str, part: PartType) -> PartType:
+        if name in self._parts:
+            raise ValueError(f"there is a cache named '{name}' already")
+        self._parts[name] = part
+        return part
+
+    def uses(self) -> dict[str, Use]:
+        return {name: Use(part.held_bytes(), part.limit) for name, part in sorted(self._parts.items())}
+
+    def lookups(self) -> dict[str, Lookups]:
+        return {name: part.lookups for name, part in sorted(self._parts.items())}
+
+    def clear(self) -> None:
+        for part in self._parts.values():
+            part.clear()
+
+
+SHARED_MEMORY: Final = SharedMemory()
+
+
+class ByteBoundCache(Generic[Kept]):
+    """The most recently used values under a byte limit. Keys name immutable content, so nothing ever goes stale."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.lookups = Lookups()
+        self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Kept | None:
+        with self._lock:
+            entry = self._values.get(key)
+            self.lookups.count(int(entry is not None), int(entry is None))
+            if entry is None:
+                return None
+            self._values.move_to_end(key)
+            return entry[0]
+
+    def keep(self, key: Hashable, value: Kept, nbytes: int) -> Kept:
+        """Remember a value of so many bytes, unless it alone is over the limit."""
+        with self._lock:
+            if key not in self._values and nbytes <= self.limit:
+                self._values[key] = value, nbytes
+                self._bytes += nbytes
+                while self._bytes > self.limit:
+                    self._bytes -= self._values.popitem(last=False)[1][1]
+        return value
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._values
+
+    def held_bytes(self) -> int:
+        return self._bytes
+
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()
+            self._bytes = 0

@@ -18,6 +18,7 @@ from obstore import exceptions as oops
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
 from omnigraph.errors import BadRequestError, StorageError, StorageErrorKind
+from omnigraph.storage.disk.disk_cache import OPTION, SIZE_OPTION, DiskCacheSettings, disk_cache_settings
 from omnigraph.storage.local_disk import flush
 
 REMOTE_SCHEMES = ("s3", "gs", "az")
@@ -65,6 +66,8 @@ class Location:
     bucket: str
     prefix: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    disk_cache: DiskCacheSettings | None = None
+    """Where files of a remote graph are kept on this machine."""
 
     @staticmethod
     def parse(
@@ -102,7 +105,9 @@ class Location:
         options = normal_options(parts.scheme, storage_options or {})
         options = _s3_options(environment, options) if parts.scheme == "s3" else options
         normal = f"{parts.scheme}://{parts.netloc}" + (f"/{prefix}" if prefix else "")
-        return Location(normal, parts.scheme, parts.netloc, prefix, options)
+        cache = disk_cache_settings(environment, options)
+        options = {name: value for name, value in options.items() if name not in (OPTION, SIZE_OPTION)}
+        return Location(normal, parts.scheme, parts.netloc, prefix, options, cache)
 
     @property
     def is_local(self) -> bool:

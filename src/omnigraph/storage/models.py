@@ -16,6 +16,9 @@ from omnigraph.errors import FormatVersionError, HistoricalVersionReclaimedError
 FORMAT_VERSION = 6
 """The storage format. Also what users see as the internal schema version."""
 
+VECTOR_INDEX_FORMAT = 1
+"""The newest form of the record of a vector index."""
+
 IDEMPOTENCY_WINDOW = 64
 """How many keys an entry remembers of its branch, and a life of those before it."""
 
@@ -118,6 +121,38 @@ def reclaimed_error(state: TableState) -> HistoricalVersionReclaimedError:
         f"version {state.version} of table {state.path} is no longer in the store: "
         "it was reclaimed by cleanup or removed by another tool",
     )
+
+
+class VectorIndexRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was measured of an approximate index of vectors when it was built. Kept in the settings of a table version,
+    so every later version has it.
+
+    `partitions` is what the schema asked for, None for nothing; `probes` how many partitions a search looks at.
+    `recall` is the share of the ten nearest vectors that a search of `sample` stored vectors got, on the `segments`
+    whose ids are listed.
+    """
+
+    format: int
+    partitions: int | None = None
+    declared_probes: int | None = None
+    probes: int
+    recall: float
+    sample: int
+    rows: int
+    segments: tuple[str, ...]
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> VectorIndexRecord | None:
+        """None for a record of a later release: the index can be searched without it."""
+        try:
+            if _VERSIONED.decode(text).format > VECTOR_INDEX_FORMAT:
+                return None
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise IntegrityError(where, f"not the record of an index: {error}") from error
 
 
 class ChangeCounts(msgspec.Struct, frozen=True, omit_defaults=True):

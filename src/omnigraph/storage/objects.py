@@ -9,21 +9,32 @@ from __future__ import annotations
 import os.path
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import obstore
 from obstore import exceptions as oops
 
 from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
+from omnigraph.storage.disk.disk_cache import CachedFiles
 from omnigraph.storage.local_disk import LocalDisk, reason_of, storage_failure
 from omnigraph.storage.location import Location
 
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
 DELETED_AT_ONCE: Final = 1_000
 """How many objects a store deletes with one request."""
+
+_PART_BYTES: Final = 8 << 20
+"""Larger objects are read in parts of this size, several at once."""
+_PARTS_AT_ONCE: Final = 12
+_CHUNK_BYTES: Final = 256 << 10
+"""What a reader in parts gets at a time."""
 
 _KINDS: Final[tuple[tuple[StorageErrorKind, tuple[type[Exception], ...]], ...]] = (
     (StorageErrorKind.CONFIGURATION, (oops.PermissionDeniedError, oops.UnauthenticatedError, oops.NotSupportedError)),
@@ -57,6 +68,8 @@ class Objects:
             raise NotFoundError(f"there is no graph at '{location.uri}': no such directory")
         self.location = location
         self.interceptor: Interceptor | None = None
+        self.cache: CachedFiles | None = None
+        """Files of the graph on this machine, once it is known which graph it is."""
         try:
             self._store = location.open_store()
         except oops.GenericError as error:
@@ -67,6 +80,8 @@ class Objects:
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
         self._deleting = threading.Lock()
+        # Its threads only ever wait for the store, so whoever waits for them gets an answer.
+        self._part_readers = ThreadPoolExecutor(_PARTS_AT_ONCE, thread_name_prefix="omnigraph-parts")
 
     @property
     def counts(self) -> dict[str, int]:
@@ -92,6 +107,68 @@ class Objects:
             except (FileNotFoundError, oops.NotFoundError) as error:
                 if "NoSuchBucket" in str(error):
                     raise
+                return None
+
+    def read_all(self, sizes: Mapping[str, int]) -> dict[str, bytes | None]:
+        """Several objects of known sizes, all at once. None for one that is missing or has another size."""
+        parts = [
+            self._part_readers.submit(self._read_part, path, size, start)
+            for path, size in sizes.items()
+            for start in range(0, max(size, 1), _PART_BYTES)
+        ]
+        contents: dict[str, bytes | None] = {}
+        remaining = iter(parts)
+        for path, size in sizes.items():
+            own = [next(remaining).result() for _ in range(0, max(size, 1), _PART_BYTES)]
+            whole = None if None in own else own[0] if len(own) == 1 else b"".join(part or b"" for part in own)
+            contents[path] = whole if whole is not None and len(whole) == size else None
+        return contents
+
+    def read_in_parts(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of an object of known size as it arrives, so that a reader may stop at any time. Fewer bytes when
+        it is missing or shorter."""
+        for start in range(0, size, _PART_BYTES):
+            options: GetOptions = {} if size <= _PART_BYTES else {"range": (start, min(start + _PART_BYTES, size))}
+            try:
+                with self._request("get", path):
+                    response = obstore.get(self._store, path, options=options)
+                    yield from map(bytes, response.stream(min_chunk_size=_CHUNK_BYTES))
+            except StorageError as error:
+                if error.kind is StorageErrorKind.NOT_FOUND:
+                    return
+                raise
+
+    def _read_part(self, path: str, size: int, start: int) -> bytes | None:
+        if size <= _PART_BYTES:
+            return self.get(path)
+        try:
+            with self._request("get", path):
+                return bytes(obstore.get_range(self._store, path, start=start, end=min(start + _PART_BYTES, size)))
+        except StorageError:
+            # A range behind the end of an object is refused in many ways.
+            if self.size(path) != size:
+                return None
+            raise
+
+    def read_ranges(self, path: str, size: int, starts: Sequence[int], ends: Sequence[int]) -> list[bytes] | None:
+        """Some ranges of an object of known size; near ones come together. None when the object is missing or has
+        another size."""
+        try:
+            with self._request("get", path):
+                ranges = obstore.get_ranges(self._store, path, starts=list(starts), ends=list(ends))
+                return [bytes(part) for part in ranges]
+        except StorageError:
+            # A range behind the end of an object is refused in many ways.
+            if self.size(path) != size:
+                return None
+            raise
+
+    def size(self, path: str) -> int | None:
+        """The size of an object, None when it does not exist."""
+        with self._request("get", path):
+            try:
+                return int(obstore.head(self._store, path)["size"])
+            except (FileNotFoundError, oops.NotFoundError):
                 return None
 
     def exists(self, path: str) -> bool:

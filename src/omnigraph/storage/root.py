@@ -18,6 +18,7 @@ import msgspec
 from omnigraph.errors import IntegrityError
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.disk.disk_cache import CachedFiles, shared_disk_cache
 from omnigraph.storage.external_objects import ExternalObjects
 from omnigraph.storage.identifiers import new_table_id
 from omnigraph.storage.location import Location
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.storage.tables import TableReader
+    from omnigraph.storage.tables.disk.local_copies import LocalCopies
     from omnigraph.storage.tables.maintenance import TableMaintenance
     from omnigraph.storage.tables.staging import Staging
 
@@ -51,6 +53,10 @@ class GraphRoot(LogRoot):
 
     def __init__(self, objects: Objects, identity: GraphIdentity, trace: Trace) -> None:
         super().__init__(objects, identity, trace)
+        if (settings := objects.location.disk_cache) is not None:
+            cache = shared_disk_cache(settings)
+            objects.cache = CachedFiles(cache, objects.location.uri, identity.graph_id)
+        self.copies: LocalCopies | None = None
         self._reader: TableReader | None = None
         self._writers: _Writers | None = None
         self._opening = threading.RLock()
@@ -66,10 +72,13 @@ class GraphRoot(LogRoot):
         """Made once: all threads share one Lance session."""
         if (reader := self._reader) is None:
             from omnigraph.storage.tables import TableReader
+            from omnigraph.storage.tables.disk.local_copies import LocalCopies
 
             with self._opening:
                 if (reader := self._reader) is None:
-                    reader = self._reader = TableReader(self.objects.location)
+                    if self.objects.cache is not None:
+                        self.copies = LocalCopies(self.objects, self.objects.cache)
+                    reader = self._reader = TableReader(self.objects.location, self.copies)
         return reader
 
     @property
@@ -101,12 +110,21 @@ class GraphRoot(LogRoot):
 
     def close(self) -> None:
         self._closing.close()
+        if self.copies is not None:
+            self.copies.close()
+        if self.objects.cache is not None:
+            self.objects.cache.close()
         super().close()
+
+    def in_background(self, read: Callable[[], object]) -> None:
+        """Read something before it is needed. Nobody learns of a failure: the one who needs it reads it again."""
+        with contextlib.suppress(RuntimeError):  # the handle is closing
+            self.workers.submit(read)
 
     def schema(self, digest: str) -> SchemaDocument:
         """An accepted schema by its digest. Content-addressed, so it is remembered without a check."""
         if (document := self._schemas.get(digest)) is None:
-            document = self._schemas[digest] = self.stored_schema(digest)
+            document = self._schemas[digest] = self._schema_on_disk(digest) or self.stored_schema(digest)
         return document
 
     def stored_schema(self, digest: str) -> SchemaDocument:
@@ -117,6 +135,20 @@ class GraphRoot(LogRoot):
             raise IntegrityError(path, "the schema of a commit is missing")
         if hashlib.sha256(data).hexdigest() != digest:
             raise IntegrityError(path, "its content does not match its digest")
+        document = decode(path, data, SchemaDocument)
+        if self.objects.cache is not None:
+            self.objects.cache.keep(path, data)
+        return document
+
+    def _schema_on_disk(self, digest: str) -> SchemaDocument | None:
+        """The schema that this machine's disk has."""
+        cache, path = self.objects.cache, schema_path(digest)
+        data = None if cache is None else cache.read(path)
+        if cache is None or data is None:
+            return None
+        if hashlib.sha256(data).hexdigest() != digest:
+            cache.discard(path)
+            return None
         return decode(path, data, SchemaDocument)
 
     def catalog(self, digest: str) -> Catalog:

@@ -28,13 +28,14 @@ from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.operators import projection, pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility, search
-from omnigraph.engine.shared_memory import SHARED_MEMORY
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import CompileError, EvaluationError, PolicyError
 from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
+from omnigraph.storage.cache import SHARED_MEMORY
 from omnigraph.storage.tables import rows
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from tests.engine.query_graphs import mixed_graph
 from tests.engine.visibilities import FILTERS, HIDDEN, TITLED_FILTERS, Chosen, visibility_on, visible
 from tests.support.interpreter_functions import RuleError
@@ -43,6 +44,8 @@ from tests.support.reference import ReferenceGraph
 
 NOW = 1_800_000_000_000
 MODES = ("indexed", "csr", "auto")
+ROOMS = (0, 4_000, 1 << 20)
+"""Bytes for columns in memory: none, so few that most are evicted within a query, and enough."""
 REFUSED = [["refused"]]
 DIGITS = 10
 """Sums and roots may differ in the last digits."""
@@ -117,15 +120,18 @@ def compare(stored: Stored, case: int, ways: int = 1) -> Difference | None:
         state = state.restricted_to(visibility_on(stored.graph.catalog, chosen, masked))
     for _ in range(ways):
         mode, is_small, terms = random.choice(MODES), random.random() < 0.5, random.randint(0, 2)
+        room = random.choice(ROOMS)
         try:
-            answer = _answer(state, read, mode, terms if is_small else None)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(COLUMNS, "limit", room)
+                answer = _answer(state, read, mode, terms if is_small else None)
         except PolicyError:
             assert masked, "nothing else is refused"
             return None
         # A calculation that is refused may also be one that an answer does not need.
         if answer != expected and expected is not REFUSED:
             seen = f"rows {[text for text, _ in chosen.values()]}, without {masked}" if chosen else "all rows"
-            way = f"{mode}{f', small {terms}' if is_small else ''}, {seen}"
+            way = f"{mode}{f', small {terms}' if is_small else ''}, {seen}, {room} bytes of columns"
             return Difference(case, read, way, expected, answer)
     return None
 

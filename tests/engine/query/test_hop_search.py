@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.bindings import Indices, Mask, RowSpace
+from omnigraph.engine.query.bindings import Indices, Mask
 from omnigraph.engine.query.limits import Cancellation, MemoryBudget, TraversalWork
 from omnigraph.engine.query.traversal import hop_graph, search, trails
 from omnigraph.engine.query.traversal.adjacency import of_edges
@@ -27,6 +27,7 @@ from omnigraph.engine.query.traversal.paths import (
 from omnigraph.engine.query.traversal.search import HopRange
 from omnigraph.engine.query.traversal.trails import find_trails
 from omnigraph.errors import QueryCancelledError, ResourceLimitError
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from tests.engine import walk_reference as reference
 from tests.engine.walk_reference import Entity, Hop, Walked
 

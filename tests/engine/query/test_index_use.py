@@ -15,6 +15,7 @@ from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.query.read import run_query
 from omnigraph.language.query.check.query import check_row_filter
 from omnigraph.language.query.row_filter import TypeVisibility, for_actor, visibility_of
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from tests.support.lance_tables import build_index, lance_of
 
 ROWS = 3_000
@@ -55,6 +56,12 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         graph.load("\n".join(lines), mode="append")
         graph.maintenance.ensure_indices()
         yield graph
+
+
+@pytest.fixture(autouse=True)
+def no_columns_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the indexes are asked."""
+    monkeypatch.setattr(COLUMNS, "limit", 0)
 
 
 def bytes_read(graph: Graph, type_key: str, work: Callable[[], object]) -> int:

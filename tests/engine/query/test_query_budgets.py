@@ -70,6 +70,8 @@ CASES: dict[str, str] = {
     "hops": "match { $a: Doc  $a next{1,9223372036854775807} $b  $b.n >= 0 } return { $a.text as t, $b.n as n }",
     "reached": "match { $a: Doc  $a next{1,30} $b } return { $a.n as n, count($b) as c }",
     "closing": "match { $a: Doc  $b: Doc  $a next{1,5} $b } return { $a.n as n, $b.text as t }",
+    "meeting": "match { $a: Doc  $a next $b  $b next $c  $a <next> $c } return { $a.text as t, $c.plain as p }",
+    "merged": "match { $a: Doc  $b: Doc  $a next $c } return { $a.n as n, $c.text as t, count($c.plain) as c }",
     "negation": "match { $a: Doc  not { $a next $b  $b.text = $a.plain } } return { $a.text as t }",
     "groups": "match { $a: Doc  $b: Doc } return { $a.text as t, $b.n as n, count($b) as c } order { c desc } limit 9",
     "groups of lists": "match { $a: Doc } return { $a.tags as t, count($a) as c }",

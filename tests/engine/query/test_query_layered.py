@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.bindings import RowSpace, extend_space
 from omnigraph.engine.query.traversal import adjacency
 from omnigraph.engine.query.traversal.adjacency import (
     Adjacency,
@@ -22,6 +21,7 @@ from omnigraph.engine.query.traversal.adjacency import (
     has_pairs,
     of_pairs,
 )
+from omnigraph.storage.tables.memory.row_space import RowSpace, extend_space
 
 GAP = 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -17,12 +18,13 @@ from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.operators import expand
 from omnigraph.engine.query.operators.projection import BATCH_ROWS
 from omnigraph.engine.query.read import ReadOptions
-from omnigraph.engine.query.traversal import search
+from omnigraph.engine.query.traversal import intersection, search
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from omnigraph.engine.query.values import predicates
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.graph import Graph
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from omnigraph.storage.topology import TopologyFiles
 from tests.support.waiting import GIVE_UP
 
@@ -196,7 +198,8 @@ class CountingWork(Counting):
 
 
 LONG = {
-    "closing": "query q() { match { $i: Item  $i next $j  $i next $j } return { count($i) as n } }",
+    "closing": "query q() { match { $i: Item  $i next $j  $i next $j  $i next $j } return { count($i) as n } }",
+    "meeting": "query q() { match { $i: Item  $i next $j  $i next $j } return { count($i) as n } }",
     "comparing": "query q() { match { $i: Item  $i next $j  $i.slug starts_with $j.slug } return { count($i) as n } }",
     "searching": "query q() { match { $i: Item  $i.n < 3000  $i next{1,3} $j } return { count($j.n) as n } }",
     "counting": "query q() { match { $i: Item  $i.n < 3000  $i next{1,3} $j } return { count($j) as n } }",
@@ -211,6 +214,7 @@ def test_long_steps_ask_often_whether_to_go_on(graph: Graph, kind: str, monkeypa
 
     def asked(rows: int) -> int:
         monkeypatch.setattr(expand, "_ROWS_PER_CHECK", rows)
+        monkeypatch.setattr(intersection, "_PAIRS_PER_CHECK", rows)
         monkeypatch.setattr(predicates, "_ROWS_PER_CHECK", rows)
         monkeypatch.setattr(search, "VISITED_BYTES", ITEMS * rows // 50)
         monkeypatch.setattr(run, "_PIECE", rows)
@@ -259,6 +263,7 @@ def test_a_topology_that_was_begun_is_finished_for_those_who_come_later(
 
 
 def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
+    COLUMNS.clear()
     text = "query q() { match { $i: Item  $i.n > 0  $i next $j } return { count($j) as n } }"
     profile = graph.query(text, options=ReadOptions(profile=True)).profile
     (aggregate,) = profile.inputs
@@ -268,18 +273,38 @@ def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
     assert aggregate.seconds >= expand.seconds >= scan.seconds > 0
     assert aggregate.requests >= scan.requests >= 1
     assert any("Next" in note for note in expand.notes)
-    assert scan.notes == ["filter: `n` > 0", "n: no index"]
+    assert scan.notes == ["in memory: n compared"]
     assert wire.to_builtins(aggregate.report)["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
 
 
 def test_an_explanation_shows_the_plan_without_running_it(graph: Graph) -> None:
+    PROCESS_TOPOLOGIES.clear()
     text = 'query q() { match { $i: Item { slug: "x" }  $i next $j  $j.n > 3 } return { $j.n } order { $j.n } limit 2 }'
-    assert graph.explain(text) == [
+    lines = graph.explain(text)
+    way = lines.pop(4).strip()
+    assert lines == [
         "Project j.n  (about 1 row)",
         "  Limit 2  (about 1 row)",
         "    Sort by $j.n, $i.@id, $j.@id  (about 1 row)",
         "      Expand $i -[Next]-> $j where $j.n > 3  (about 1 row)",
-        "          neighbours: lookups or topology, by cost",
         '        Scan $i: Item where $i.slug = "x"  (about 1 row)',
         "            in the scan: `slug` = 'x'",
     ]
+    weighed = (
+        r"neighbours: about \S+ ms by lookup, \S+ ms by topology, made once lookups have cost as much, 0.0 ms so far"
+    )
+    assert re.fullmatch(weighed, way)
+
+
+def test_an_explanation_says_where_neighbours_come_from(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "query q() { match { $i: Item  $i next $j  $j next $k  $k next $i } return { count($k) as n } }"
+    graph.query(text)
+    details = [line.strip() for line in graph.explain(text) if not line.lstrip().startswith(("Scan", "Expand"))]
+    assert details[2:] == [
+        "neighbours: topology in memory",
+        "together with the traversal to $k: common neighbours of two nodes",
+        "neighbours: topology in memory",
+        "neighbours: topology in memory",
+    ]
+    monkeypatch.setenv(MODE_VARIABLE, "indexed")
+    assert "neighbours: indexed" in [line.strip() for line in graph.explain(text)]

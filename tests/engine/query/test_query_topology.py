@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.bindings import GrownRowSpace, RowSpace
 from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.traversal import adjacency as layered
@@ -27,6 +26,7 @@ from omnigraph.errors import MergeConflictsError
 from omnigraph.graph import Graph
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
+from omnigraph.storage.tables.memory.row_space import GrownRowSpace, RowSpace
 from omnigraph.storage.tables.staging import StagedTable, Staging
 from tests.conftest import Place
 from tests.engine.query_graphs import edge, node
@@ -164,25 +164,33 @@ CHANGES = (
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 2**32), st.booleans()), min_size=3, max_size=10))
-def test_what_is_derived_equals_what_is_built(steps: list[tuple[str, int, bool]]) -> None:
-    """After any history of commits, read after each of them or after several, on two branches that have diverged."""
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 2**32), st.booleans()), min_size=3, max_size=10),
+    st.booleans(),
+)
+def test_what_is_derived_equals_what_is_built(steps: list[tuple[str, int, bool]], by_writer: bool) -> None:
+    """After any history of commits, read after each of them or after several, on two branches that have diverged, by
+    the handle that has made the commits or by another."""
     cache = TopologyCache()
     with tempfile.TemporaryDirectory() as folder, Graph.init(Path(folder) / "g", SCHEMA) as graph:
         graph.load("\n".join(node("Person", f"p{i}") for i in range(5)), mode="append")
         graph.create_branch("side")
-        cache.get(graph._workspace.root, key_of(graph.snapshot()))
-        for number, (kind, seed, read) in enumerate(steps):
-            random_ = random.Random(seed)
-            branch = random_.choice(("main", "main", "side"))
-            change(graph, branch, kind, random_, number)
-            if read:
-                snapshot = graph.snapshot(branch)
-                assert_built_alike(cache.get(graph._workspace.root, key_of(snapshot))[0], snapshot)
-        for branch in ("main", "side"):
-            snapshot = graph.snapshot(branch)
-            assert_built_alike(cache.get(graph._workspace.root, key_of(snapshot))[0], snapshot)
+        with contextlib.nullcontext(graph) if by_writer else Graph.open(graph.uri) as reader:
+
+            def compare(branch: str = "main") -> None:
+                snapshot = reader.snapshot(branch)
+                assert_built_alike(cache.get(reader._workspace.root, key_of(snapshot))[0], snapshot)
+
+            compare()
+            for number, (kind, seed, read) in enumerate(steps):
+                random_ = random.Random(seed)
+                branch = random_.choice(("main", "main", "side"))
+                change(graph, branch, kind, random_, number)
+                if read:
+                    compare(branch)
+            compare("main")
+            compare("side")
 
 
 def change(graph: Graph, branch: str, kind: str, random_: random.Random, step: int) -> None:

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.query.search.analyzer import tokens_of
-from omnigraph.engine.query.search.text import bm25, text_match
+from omnigraph.engine.query.search.bm25 import bm25
+from omnigraph.engine.query.search.text import text_match
 from omnigraph.graph import Graph
 from omnigraph.language.query.syntax import TextFunction
 from tests.engine.search_tables import Shelf, naive_bm25

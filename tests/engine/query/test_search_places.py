@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from omnigraph.engine.query.search.bm25 import bm25
 from omnigraph.engine.query.search.ranked_rows import Candidates
-from omnigraph.engine.query.search.text import bm25, text_match
+from omnigraph.engine.query.search.text import text_match
 from omnigraph.engine.query.search.vectors import nearest
 from omnigraph.language.catalog import Metric
 from omnigraph.language.query.syntax import TextFunction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.engine.query.search.bm25 import bm25
 from omnigraph.engine.query.search.ranked_rows import Candidates
-from omnigraph.engine.query.search.text import bm25, text_match
+from omnigraph.engine.query.search.text import text_match
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
-from tests.engine.search_tables import Shelf, naive_bm25
+from tests.engine.search_tables import Shelf, choose_text_way, naive_bm25
 
 BOOKS = {
     "n1": "Lichen",
@@ -220,7 +222,9 @@ steps = st.lists(
 def test_any_history_of_writes_and_index_builds_gives_the_answer_of_its_rows(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, object]], query: str, k: int
 ) -> None:
+    """Asked after every step: what is remembered of a state serves the next one."""
     shelf = Shelf(tmp_path_factory.mktemp("shelf") / "graph")
+    order: list[str] = []
     for step, argument in history:
         if step == "put":
             assert isinstance(argument, dict)
@@ -231,9 +235,9 @@ def test_any_history_of_writes_and_index_builds_gives_the_answer_of_its_rows(
                 shelf.remove(argument)
             elif any(shelf.texts().values()):
                 shelf.index_text()
-    expected = naive_bm25(shelf.texts(), query)
-    order = sorted(expected, key=lambda i: (-round(expected[i], 12), i))
-    assert shelf.ids_of(bm25(shelf.table, "text", query).row_ids) == order
+        expected = naive_bm25(shelf.texts(), query)
+        order = sorted(expected, key=lambda i, scores=expected: (-round(scores[i], 12), i))
+        assert shelf.ids_of(bm25(shelf.table, "text", query).row_ids) == order
     assert shelf.ids_of(bm25(shelf.table, "text", query, k=k).row_ids) == order[:k]
     assert set(shelf.ids_of(text_match(shelf.table, "text", query, TextFunction.SEARCH))) == set(expected)
 
@@ -261,7 +265,10 @@ def test_a_large_column_ranks_alike_with_and_without_an_index(tmp_path: Path, ex
     for query in ("w0x", "w7x", "w299x", "w0x w5x", "w7x w9x w250x", "w0x w1x w2x w3x absent"):
         for candidates in (Candidates(), Candidates(filter="id > 'd02'")):
             whole = bm25(plain.table, "text", query, candidates)
-            for k in (None, 1, 10, 200):
-                found = bm25(shelf.table, "text", query, candidates, k)
-                assert shelf.ids_of(found.row_ids) == plain.ids_of(whole.row_ids[:k]), (query, k)
-                assert found.values.tolist() == whole.values[:k].tolist()
+            expected = plain.ids_of(whole.row_ids)
+            for way, k in (("proposed", None), *product(("proposed", "in memory and filtered before"), (1, 10, 200))):
+                with pytest.MonkeyPatch.context() as patch:
+                    choose_text_way(patch, way)
+                    ranked = bm25(shelf.table, "text", query, candidates, k)
+                assert shelf.ids_of(ranked.row_ids) == expected[:k], (query, way, k)
+                assert ranked.values.tolist() == whole.values[:k].tolist()

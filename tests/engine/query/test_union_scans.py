@@ -15,6 +15,7 @@ from omnigraph.language.query import ir
 from omnigraph.language.query.check.query import check_row_filter
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.row_filter import UNRESTRICTED, TypeVisibility, visibility_of
+from omnigraph.storage.tables.memory.columns import COLUMNS
 
 SCHEMA = """
 node Doc { slug: String @key  title: String? @index  level: I32?  owner: String? }
@@ -62,7 +63,9 @@ def test_each_type_is_filtered_by_its_own_scan(graph: Graph, match: str, expecte
     assert ids(graph, match) == expected
 
 
-def test_what_each_scan_was_given_is_explained(graph: Graph) -> None:
+def test_what_each_scan_was_given_is_explained(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(COLUMNS, "limit", 0)
+    COLUMNS.clear()
     text = "query q() { match { $x: (Doc | Box)  $x.level = 1 or $x.level = 2 } return { $x.@id } }"
     assert [line.strip() for line in graph.explain(text) if "in the scan" in line] == [
         "in the scan of Doc: `level` IN (1, 2)",

@@ -17,6 +17,7 @@ from omnigraph import Graph
 from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.query.read import run_query
+from omnigraph.engine.query.search import bm25 as ranked_search
 from omnigraph.engine.query.search import text as text_search
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.query.check.query import check_row_filter
@@ -147,6 +148,7 @@ def test_a_search_finds_and_ranks_what_is_visible_alone(pairs: list[Pair], which
     """Where few rows are candidates their texts are read; otherwise words are looked up."""
     pair = pairs[which]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_search, "_FEW_ROWS", 2048 if few else 0)
+        for module in (text_search, ranked_search):
+            patch.setattr(module, "_FEW_ROWS", 2048 if few else 0)
         found = run_query(pair.state, ReadPoint("main"), (text, "q", {})).rows()
     assert found == pair.smaller.query(text, "q").rows(), (RULES[which], text)

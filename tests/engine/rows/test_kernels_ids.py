@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -88,7 +89,14 @@ def test_ulids_are_distinct_and_begin_with_the_clock() -> None:
     assert len(set(minted)) == 5_000
     assert len({ulid[:10] for ulid in minted}) == 1
     assert all(re.fullmatch("[0-7][0-9A-HJKMNP-TV-Z]{25}", ulid) for ulid in minted)
+    assert minted == sorted(minted)
     assert new_ulids(0).to_pylist() == []
+
+
+def test_ulids_go_on_counting_where_their_lower_digits_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", lambda count: bytes([0, 0, 0, 0, 1, *[0xFF] * (count - 6), 0xFC]))
+    minted = [ulid[10:] for ulid in new_ulids(4).to_pylist()]
+    assert minted == ["00000000ZZZZZZZY", "00000000ZZZZZZZZ", "0000000100000000", "0000000100000001"]
 
 
 def test_seeded_ulids_are_the_same_for_the_same_seed_and_no_other() -> None:

@@ -20,7 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api import load
 from omnigraph.api.governance import Limits
+from omnigraph.engine.rows import stored_rows
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.errors import (
     BadRequestError,
@@ -417,9 +419,13 @@ def test_every_kind_of_value_counts_for_a_repeat(graph: Graph) -> None:
             graph.load([{**BOOKS[0], name: value}, *BOOKS[1:]], type="Book", mode="merge", idempotency_key="k")
 
 
-@pytest.mark.parametrize("form", ["generator", "reader", "file"])
-def test_an_input_that_is_gone_once_read_is_read_again_when_the_schema_changes(form: str, graph: Graph) -> None:
+@pytest.mark.parametrize("form", ["generator", "reader", "long reader", "file"])
+def test_an_input_that_is_gone_once_read_is_read_again_when_the_schema_changes(
+    form: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The schema changes while the rows are read, so the load meets another one than it decoded for."""
+    if form == "long reader":
+        monkeypatch.setattr(load, "_IN_MEMORY", 0)
     notes = [{"text": "a", "score": 1}, {"text": "b", "score": 2}]
     changes = iter([lambda: graph.schema.apply(SCHEMA.replace("score: I64?", "score: I64?  extra: String?"))])
 
@@ -430,7 +436,7 @@ def test_an_input_that_is_gone_once_read_is_read_again_when_the_schema_changes(f
 
     table = pa.Table.from_pylist(notes)
     data: Any = changing(notes)
-    if form == "reader":
+    if form.endswith("reader"):
         data = pa.RecordBatchReader.from_batches(table.schema, changing(table.to_batches(max_chunksize=1)))
     elif form == "file":
         pieces = changing([csv_text(notes).encode()])
@@ -441,6 +447,32 @@ def test_an_input_that_is_gone_once_read_is_read_again_when_the_schema_changes(f
     assert sorted((row["text"], row["score"]) for row in rows(graph, "node:Note").values()) == [("a", 1), ("b", 2)]
     assert graph.load(notes, type="Note", mode="append", idempotency_key="k").total_entities == 2
     assert len(rows(graph, "node:Note")) == 2
+
+
+@pytest.mark.parametrize("share", [0, stored_rows._SCANNED_SHARE])
+def test_thousands_of_rows_meet_what_is_stored_wherever_it_is(
+    share: int, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken row by row, or found in one scan."""
+    monkeypatch.setattr(stored_rows, "_SCANNED_SHARE", share)
+    count = 5_000
+    books: list[dict[str, Any]] = [{"isbn": f"b{i}", "title": f"t{i}", "pages": 1, "tags": ["a"]} for i in range(count)]
+    books[::500] = [{**book, "cover": b"x"} for book in books[::500]]
+    graph.load(books, type="Book", mode="append")
+    changed = [{**book, "pages": 2} for book in books[::-7]]
+    assert graph.load(changed, type="Book", mode="merge").updated == len(changed)
+    last = [*books[: count // 2 : 2], *({**book, "pages": 3} for book in books[count // 2 :])]
+    receipt = graph.load([*reversed(last), {"isbn": "new", "title": "n"}], type="Book", mode="merge")
+    stale = {book["isbn"] for book in changed} & {book["isbn"] for book in books[: count // 2 : 2]}
+    assert (receipt.inserted, receipt.updated) == (1, len(stale) + count // 2)
+    assert receipt.unchanged == count // 4 - len(stale)
+    graph.load([{"isbn": book["isbn"], "pages": 9} for book in books], type="Book", mode="update")
+    stored = rows(graph, "node:Book")
+    assert {isbn for isbn, book in stored.items() if book["pages"] == 9} == {book["isbn"] for book in books}
+    assert {(book["title"], book["cover"]) for book in stored.values()} == {
+        *((book["title"], book.get("cover")) for book in books),
+        ("n", None),
+    }
 
 
 def test_graph_records_of_an_iterator_still_can_not_be_read_twice(graph: Graph) -> None:

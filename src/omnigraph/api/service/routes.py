@@ -14,6 +14,7 @@ from omnigraph.api import branches, history, queries
 from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
+from omnigraph.api.maintenance import IndexListing
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
 from omnigraph.api.service import http
 from omnigraph.api.service.cluster import GraphList, HealthOutput, Readiness, VersionOutput
@@ -151,6 +152,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     # Reads
     _get("/snapshot", "getSnapshot", "The tables of a state of the graph", "snapshots").forms(
         branches.SnapshotListing, parameters=queries.ReadPoint
+    ),
+    _get("/indexes", "getIndexStatus", "What the declared indexes cover, their size and recall", "snapshots").forms(
+        IndexListing, parameters=queries.ReadPoint
     ),
     _get("/blob", "getBlob", "The bytes of a blob, or the address of an external one", "blobs").forms(
         parameters=http.BlobParameters, bad_parameters="invalid Blob selector query parameters", media=(Media.BYTES,)

@@ -47,6 +47,7 @@ def doctor(invocation: Invocation) -> None:
         check_python(sys.version_info[:3]),
         check_packages(_installed_version),
         check_java(os.environ, needed=_installed_version("pyspark") is not None),
+        check_disk_cache(os.environ),
         check_config(),
     ]
     if checks[-1].status is not Health.BROKEN:
@@ -122,6 +123,28 @@ def _java_version(java: str) -> int | None:
     if match is None:
         return None
     return int(match[2] or 0) if match[1] == "1" else int(match[1])
+
+
+def check_disk_cache(environment: Mapping[str, str]) -> Check:
+    """How full the cache of remote graphs is."""
+    from omnigraph.storage.disk.disk_cache import VARIABLE, DiskCache, disk_cache_settings
+
+    try:
+        settings = disk_cache_settings(environment, {})
+    except OmniGraphError as error:
+        return Check("cache", Health.BROKEN, str(error), f"{VARIABLE}=off switches it off")
+    if settings is None:
+        return Check("cache", Health.OK, "off: files of remote graphs are read from their store every time")
+    nearest = next(path for path in (settings.directory, *settings.directory.parents) if path.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        text = f"{settings.directory} can't be written: files of remote graphs are read from their store every time"
+        return Check("cache", Health.WARNING, text, f"name a directory of yours as {VARIABLE}, or 'off'")
+    held = DiskCache(settings).held_bytes()
+    return Check("cache", Health.OK, f"{_mib(held)} of {_mib(settings.limit)} in {settings.directory}")
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / (1 << 20):,.0f} MiB"
 
 
 def check_config() -> Check:

@@ -1,10 +1,11 @@
-"""The maintenance commands `optimize`, `repair` and `cleanup` keep a graph fast, complete and small."""
+"""The maintenance commands: `optimize`, `repair` and `cleanup` keep a graph fast, complete and small; `index status`
+shows what its indexes cover."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
@@ -16,7 +17,7 @@ from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
+    from omnigraph.api.maintenance import CleanupReport, IndexListing, IndexStatus, OptimizeReport, RepairReport
 
 
 @params.branch_option
@@ -36,6 +37,14 @@ def optimize(invocation: Invocation, branch: str, engine: params.Engine) -> None
                 report = graph.maintenance.optimize(branch, progress=progress)
     report = invocation.name_graph(report)
     invocation.print(report, _optimize_lines(report), _style)
+
+
+@params.read_point_options
+@params.json_option
+def index_status(invocation: Invocation, point: dict[str, Any]) -> None:
+    with invocation.open() as graph:
+        status = graph.maintenance.index_status(**point)
+    invocation.print(status, _index_lines(status))
 
 
 @click.option("--confirm", is_flag=True, help="Repair; without it, only look.")
@@ -97,6 +106,29 @@ def _optimize_lines(report: OptimizeReport) -> Iterator[str]:
             yield f"    index on {pending.property} waits: {pending.reason}"
     if any(row.committed for row in report.listed):
         yield "  no space was released: older versions keep their files until `omnigraph cleanup` removes them"
+
+
+_INDEX_HEADS = ("type", "property", "kind", "covered", "stale", "recall", "bytes", "pending")
+_NUMBERS = frozenset({"covered", "stale", "recall", "bytes"})
+
+
+def _index_lines(status: IndexListing) -> Iterator[str]:
+    rows = [_INDEX_HEADS, *map(_index_cells, status.indexes)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if head in _NUMBERS else cell.ljust(width)
+            for head, cell, width in zip(_INDEX_HEADS, row, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _index_cells(index: IndexStatus) -> tuple[str, ...]:
+    recall = "" if index.recall is None else f"{index.recall:.2f}"
+    size = "" if index.size_bytes is None else str(index.size_bytes)
+    kind = f"{index.kind} (approximate)" if index.approximate else index.kind
+    covered, stale = str(index.covered_rows), str(index.stale_rows)
+    return index.type_key, index.property, kind, covered, stale, recall, size, index.pending or ""
 
 
 def _repair_lines(report: RepairReport) -> Iterator[str]:

@@ -1,12 +1,15 @@
 """The commands that need no graph: `quickstart` writes a directory to start with, `completion` prints a script for a
 shell, and `version` prints the version of the program and of the storage format that it writes.
 
+`cache clear` deletes what is kept of remote graphs.
+
 The commands about connections: `profile` shows the operator's profiles, `login` and `logout` store and delete the
 token of a server, and `graphs list` lists the graphs of a server.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -197,3 +200,16 @@ def list_graphs(invocation: Invocation) -> None:
     with open_served(scope, invocation.config) as server:
         graphs = server.list_graphs()
     invocation.print(GraphList(tuple(graphs)), [f"{graph.graph_id}\t{graph.uri}" for graph in graphs])
+
+
+@json_option
+def clear_cache(invocation: Invocation) -> None:
+    from omnigraph.cli.printing.reports import CacheCleared
+    from omnigraph.storage.disk.disk_cache import DiskCache, disk_cache_settings
+
+    settings = disk_cache_settings(os.environ, {})
+    if settings is None:
+        invocation.print(CacheCleared(None, 0), ["the cache is off"])
+        return
+    cleared = CacheCleared(str(settings.directory), DiskCache(settings).clear())
+    invocation.print(cleared, [f"deleted {cleared.bytes:,} bytes in {cleared.directory}"])

@@ -111,6 +111,13 @@ class DoctorReport(Struct, frozen=True):
     checks: tuple[Check, ...]
 
 
+class CacheCleared(Struct, frozen=True):
+    """What `cache clear --json` prints. Without a directory, the cache is off."""
+
+    directory: str | None
+    bytes: int
+
+
 class LoggedIn(Struct, frozen=True):
     """What `login --json` prints. `declared` says whether the configuration knows the server."""
 

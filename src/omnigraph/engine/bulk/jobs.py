@@ -26,7 +26,7 @@ from omnigraph.storage.tables.fragments import (
     fragment_descriptions,
     run_compaction,
 )
-from omnigraph.storage.tables.indexes import IndexNeed, IndexSpec, index_need
+from omnigraph.storage.tables.indexes import IndexNeed, IndexSpec, index_need, spec_at
 from omnigraph.storage.tables.maintenance import PendingIndex
 from omnigraph.storage.tables.staging import StagedTable
 
@@ -97,7 +97,7 @@ class IndexBuild:
         for key, (type_, state) in sorted(tables.items()):
             table, pinned = self._root.reader.open(state), PinnedTable.of(resources, state)
             for spec in declared_indexes(type_):
-                need = index_need(table, spec)
+                need, spec = index_need(table, spec), spec_at(table, spec)
                 lacking = frozenset(need.fragment_ids)
                 fragments = tuple(fragment for fragment in pinned.fragments if fragment.id in lacking)
                 for group in replace(pinned, fragments=fragments).groups(_ROWS_PER_SEGMENT):

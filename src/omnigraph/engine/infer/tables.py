@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from omnigraph.api.load import plain_array
-from omnigraph.engine.bulk.key_hashes import Hashes, among, every_hash, key_hashes
 from omnigraph.engine.infer.column_types import ColumnFacts, plain
 from omnigraph.engine.rows.columns import whole_array
 from omnigraph.engine.rows.kernels.decoder import ENDS
 from omnigraph.errors import BadRequestError
+from omnigraph.storage.tables.memory.key_hashes import Hashes, among, every_hash, key_hashes
 
 MOST_HASHES: Final = 4_000_000
 """How many rows of a column are compared, which is more than one load takes by default: 32 MB."""

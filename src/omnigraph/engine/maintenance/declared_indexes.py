@@ -39,12 +39,19 @@ def declared_indexes(type_: TableType) -> list[indexes.IndexSpec]:
             options: Mapping[str, Any] = indexes.TEXT_INDEX_OPTIONS if kind is IndexKind.FULL_TEXT else {}
             if kind is IndexKind.VECTOR:
                 options = indexes.vector_index_options(prop.distance)
-            specs.append(indexes.IndexSpec(prop.column, _KINDS[kind], index_name(prop.column, kind), options))
+            vectors = prop.vector_index if kind is IndexKind.VECTOR else None
+            name = index_name(prop.column, kind)
+            specs.append(indexes.IndexSpec(prop.column, _KINDS[kind], name, options, vectors))
     return specs
 
 
 def index_name(column: str, kind: IndexKind) -> str:
     return f"{column}_{kind.value}"
+
+
+def kind_of(spec: indexes.IndexSpec) -> str:
+    """The kind that a schema asks for, as users know it."""
+    return next(kind.value for kind, built in _KINDS.items() if built == spec.kind)
 
 
 def pending_properties(type_: TableType, pending: Iterable[PendingIndex]) -> list[PendingProperty]:

@@ -17,6 +17,7 @@ from typing import Final
 
 from omnigraph.api.maintenance import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
 from omnigraph.engine.maintenance.declared_indexes import declared_indexes, pending_properties, table_types
+from omnigraph.engine.maintenance.vector_recall import measure_recall
 from omnigraph.engine.observers import Progress, Tally
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey, shape_of
 from omnigraph.engine.snapshot import Snapshot
@@ -147,7 +148,8 @@ class _Optimization:
             optimized = maintenance.replay(before, state) if before is not None else None
             if optimized is None:
                 act = maintenance.optimize if self.compacts else maintenance.index_only
-                optimized = act(state, declared_indexes(type_))
+                specs = declared_indexes(type_)
+                optimized = measure_recall(txn.root, act(state, specs), specs)
             tally.add(what=type_key)
             return optimized
 

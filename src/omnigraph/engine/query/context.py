@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Mask, RowSpace
+from omnigraph.engine.query.bindings import Mask
 from omnigraph.engine.query.limits import Cancellation, MemoryBudget, TraversalWork
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import Profiler
@@ -31,6 +31,7 @@ from omnigraph.language.query.value_types import ValueType
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
@@ -165,6 +166,8 @@ def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -
             raw = parameters[value.name]
     type_ = value.type
     if isinstance(raw, list):
+        if isinstance(type_, PropertyType) and type_.is_vector:
+            return list(raw)  # thousands of numbers, which are stored as they are
         return [_stored_value(item, type_) for item in raw]
     return _stored_value(raw, type_)
 

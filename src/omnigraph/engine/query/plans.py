@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from omnigraph.engine.query.bindings import output_variable
 from omnigraph.engine.query.objects import output_schema
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction, MetaField
-from omnigraph.language.query.value_types import EntityType, is_scalar
+from omnigraph.language.query.value_types import EntityType, is_integer, is_scalar
 
 Needed: TypeAlias = frozenset[str]
 """The variables that have to be bound in the rows of an operator."""
@@ -75,13 +75,14 @@ def _object_values(entity: ir.EntityValue) -> Iterator[ir.Value]:
 
 
 class Step(NamedTuple):
-    """An operator on the way down a plan: what has to be bound in its rows, whether they are only counted, and how many
-    of the first ones are enough."""
+    """An operator on the way down a plan: what has to be bound in its rows, whether they are only counted, how many of
+    the first ones are enough, and all that is read of them, where rows that agree in it may become one."""
 
     operator: ir.ReadOperator
     needed: Needed
     counts_only: bool = False
     limit: int | None = None
+    values: tuple[ir.Value, ...] | None = None
 
 
 class PreparedPlan:
@@ -112,6 +113,9 @@ def row_wise_input(step: Step) -> Step | None:
     """The input whose rows an operator extends, keeps or drops one by one; None for one that does something else."""
     plan, needed = step.operator, step.needed
     match plan:
+        case ir.Expand() if (first := first_of_intersection(plan)) is not None:
+            own = needed | reads(plan.predicates) | reads(first.predicates) | {plan.source, plan.destination}
+            return Step(first.input, (own | {first.source}) - {first.destination}, step.counts_only)
         case ir.Expand():
             below = (needed | reads(plan.predicates)) - {plan.edge_variable, plan.destination}
             below |= {plan.source, plan.destination} if plan.closing else {plan.source}
@@ -139,6 +143,17 @@ def row_wise_input(step: Step) -> Step | None:
     return Step(plan.input, below, step.counts_only)
 
 
+def first_of_intersection(plan: ir.Expand) -> ir.Expand | None:
+    """The traversal right below one that closes a pattern over the node that it binds: both together find the common
+    neighbours of two nodes. None for every other traversal."""
+    first = plan.input
+    if not plan.closing or not isinstance(first, ir.Expand) or first.closing:
+        return None
+    is_one_hop = all((each.min_hops, each.max_hops, each.edge_variable) == (1, 1, None) for each in (plan, first))
+    ends = {plan.source, plan.destination}
+    return first if is_one_hop and len(ends) == 2 and first.destination in ends else None
+
+
 def _below_walk(plan: ir.ExpandWalk | ir.PathExpand, needed: Needed) -> Needed:
     each = plan.walk.each
     own = {plan.walk.destination, plan.path if isinstance(plan, ir.PathExpand) else plan.edge_variable}
@@ -162,7 +177,9 @@ def whole_input(step: Step) -> Step | None:
         case ir.Aggregate():
             columns = [c.value for i, c in enumerate(plan.columns) if output_variable(i) in needed]
             values = [*plan.keys, *(value for value in columns if not counts_rows(value))]
-            return Step(plan.input, reads(values), counts_only=not any(map(shows_order, values)))
+            counts_only = not any(map(shows_order, values))
+            whole = None if any(map(adds_floats, values)) else tuple(values)
+            return Step(plan.input, reads(values), counts_only=counts_only, values=whole)
     return None
 
 
@@ -171,9 +188,53 @@ def ranks_scan(plan: ir.ReadOperator) -> bool:
     return isinstance(plan, ir.Rank) and isinstance(plan.input, ir.Scan)
 
 
+def ranked_scan(arm: ir.ReadOperator) -> ir.Rank | None:
+    """The ranking of an arm of a fusion that is nothing else: of a scan, cut to its best nodes if it is by distance."""
+    rank = arm.input if isinstance(arm, ir.BestNodes) else arm
+    if not isinstance(rank, ir.Rank) or not isinstance(rank.input, ir.Scan):
+        return None
+    return rank if isinstance(arm, ir.BestNodes) is isinstance(rank.rank, ir.NearestRank) else None
+
+
 def shows_order(value: ir.Value | None) -> bool:
     """Whether the order of rows shows in an aggregate of them; rows that are only counted may be merged."""
     return isinstance(value, ir.AggregateValue) and value.function is AggregateFunction.COLLECT
+
+
+def adds_floats(value: ir.Value) -> bool:
+    """Whether an aggregate adds floats, so that the order of its rows and their weights show in the last digits."""
+    if not isinstance(value, ir.AggregateValue) or value.argument is None:
+        return False
+    match value.function:
+        case AggregateFunction.SUM | AggregateFunction.AVG:
+            return not is_integer(value.argument.type)
+        case AggregateFunction.STDEV | AggregateFunction.STDEVP:
+            return True
+    return False
+
+
+def stored_values(values: Iterable[ir.Value]) -> dict[str, list[ir.PropertyValue]] | None:
+    """The stored values, by variable, that some values are made of; None when these depend on anything else of a row,
+    or on a value that is not a single number, text or time."""
+    stored: dict[str, dict[str, ir.PropertyValue]] = {}
+    for part in (part for value in values for part in ir.walk(value)):
+        if isinstance(part, ir.PropertyValue) and is_scalar(part.prop.type):
+            stored.setdefault(part.variable, {})[part.prop.column] = part
+        elif isinstance(part, _OF_ROWS):
+            return None
+    return {variable: list(properties.values()) for variable, properties in stored.items()}
+
+
+_OF_ROWS: Final = (
+    ir.PropertyValue,
+    ir.UnionProperty,
+    ir.MetaValue,
+    ir.EntityValue,
+    ir.VariableValue,
+    ir.OutputValue,
+    ir.TextMatch,
+    ir.Score,
+)
 
 
 def counts_rows(value: ir.Value) -> bool:

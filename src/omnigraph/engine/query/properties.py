@@ -6,7 +6,7 @@ type; otherwise only the rows asked for are read. Called by everything that need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Indices, RowSpace
+from omnigraph.engine.query.bindings import Indices, identity
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.errors import ResourceLimitError
 from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.memory.columns import COLUMNS, Codes, take_rows
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of, wide_type
 
 # Measured on a local disk: picking a row costs about as much as reading this many bytes in sequence.
@@ -42,14 +44,14 @@ class Located:
 
     def gather(self) -> pa.Array:
         """One value per row."""
-        if len(self.positions) == len(self.values) and np.array_equal(self.positions, np.arange(len(self.positions))):
+        if len(self.positions) == len(self.values) and np.array_equal(self.positions, identity(len(self.positions))):
             return self.values
         return self.values.take(as_indices(self.positions))
 
     @property
     def nbytes(self) -> int:
         """The bytes of one value per row."""
-        return int(_sizes_at(value_bytes(self.values), self.positions).sum())
+        return int(_sizes_at(self.values, self.positions).sum())
 
     def part(self, rows: slice) -> Located:
         """The same for some of the rows."""
@@ -65,8 +67,12 @@ class Located:
         has_null = bool((self.positions < 0).any())
         if len(self.values) <= len(self.positions) and not has_null:
             return self
+        if _fixed_bytes(self.values.type) is not None:
+            # Finding what rows share costs more than numbers of their own.
+            budget.step(self.nbytes)
+            return Located(self.values.take(as_indices(self.positions)), identity(len(self.positions)))
         held, _, positions = factorize(self.positions)
-        budget.step(int(_sizes_at(value_bytes(self.values), held).sum()))
+        budget.step(int(_sizes_at(self.values, held).sum()))
         return Located(self.values.take(as_indices(held)), positions)
 
 
@@ -90,12 +96,15 @@ def gathering_parts(
         budget.check()
         yield slice(0, max(1, length))
         return
-    sizes = [value_bytes(column.values) for column in columns]
+    fixed = [size for column in columns if (size := _fixed_bytes(column.values.type)) is not None]
+    if len(fixed) == len(columns):
+        yield from _equal_parts(beside + 1 + sum(fixed), length, budget, most_rows, kept=kept)
+        return
 
     def row_bytes(rows: slice) -> NDArray[np.int64]:
         nbytes = np.full(rows.stop - rows.start, beside + 1, np.int64)
-        for column, size in zip(columns, sizes, strict=True):
-            nbytes += _sizes_at(size, column.positions[rows])
+        for column in columns:
+            nbytes += _sizes_at(column.values, column.positions[rows])
         return nbytes
 
     yield from _fitting_parts(row_bytes, length, budget, most_rows, kept=kept)
@@ -111,6 +120,21 @@ def _gather_all(parts: Iterator[pa.Array], type_: pa.DataType, budget: MemoryBud
     finally:
         budget.release(sum(array.nbytes for array in arrays))
     return pa.chunked_array(arrays, type_)
+
+
+def _equal_parts(row_bytes: int, length: int, budget: MemoryBudget, most_rows: int, *, kept: bool) -> Iterator[slice]:
+    """Parts of rows that all take the same."""
+    most = min(_GATHERED_BYTES, budget.available // _COPIES)
+    start = 0
+    while True:
+        if kept:
+            most = min(most, budget.available // _COPIES)
+        count = max(1, min(most_rows, length - start, most // row_bytes))
+        budget.step(_COPIES * row_bytes * count if length else 0)
+        yield slice(start, start + count)
+        start += count
+        if start >= length:
+            return
 
 
 def _fitting_parts(
@@ -136,13 +160,14 @@ def as_indices(positions: Indices) -> pa.Array:
     return pa.array(positions, mask=absent if absent.any() else None)
 
 
-def _sizes_at(sizes: NDArray[np.int64] | int, positions: Indices) -> NDArray[np.int64]:
+def _sizes_at(values: pa.Array, positions: Indices) -> NDArray[np.int64]:
     """The bytes of the values at these positions; a null takes none."""
-    if isinstance(sizes, int):
-        return np.where(positions < 0, 0, sizes)
-    if not len(sizes):
+    if not len(values):
         return np.zeros(len(positions), np.int64)
-    return np.where(positions < 0, 0, sizes[positions])
+    is_null = positions < 0
+    at = np.where(is_null, 0, positions) if is_null.any() else positions
+    sizes = _bytes_before(values, at + 1) - _bytes_before(values, at)
+    return np.where(is_null, 0, sizes)
 
 
 def value_bytes(values: pa.Array) -> NDArray[np.int64] | int:
@@ -192,10 +217,24 @@ def _offsets(values: pa.Array) -> NDArray[Any]:
 
 
 class _Slice(NamedTuple):
-    """The values of one column for a set of rows."""
+    """The values of one column for a set of rows. With codes, rows share values."""
 
     space: RowSpace
     values: pa.Array
+    codes: Codes | None = None
+
+    def locate(self, rows: RowIds) -> Located:
+        if rows is self.space.rows:
+            codes = identity(len(rows)) if self.codes is None else self.codes.astype(np.int64)
+            return Located(self.values, codes)
+        positions = self.space.positions(rows)
+        if self.codes is None:
+            return Located(self.values, positions)
+        if positions.min(initial=0) >= 0:
+            return Located(self.values, self.codes[positions].astype(np.int64))
+        absent = positions < 0
+        located = self.codes[np.where(absent, 0, positions)].astype(np.int64) if len(self.codes) else positions
+        return Located(self.values, np.where(absent, -1, located))
 
     def holds(self, rows: RowIds) -> bool:
         """Whether it has the values of all these rows, of which negative ones have none."""
@@ -207,6 +246,8 @@ class Properties:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
+        self._shared: dict[tuple[str, str], _Slice] = {}
+        """Whole columns in the memory of the process, which no query is charged for."""
         self._whole: dict[tuple[str, str], _Slice] = {}
         self._partial: dict[tuple[str, str, str], _Slice] = {}
         self._too_large: set[tuple[str, str]] = set()
@@ -215,15 +256,29 @@ class Properties:
         """What a scan read along with its row ids; `rows` are ascending."""
         self._keep(table, variable, RowSpace(rows), read, [name for name in read.column_names if name != ROW_ID])
 
+    def load_whole(self, table: Table, columns: Collection[str]) -> bool:
+        """Have whole columns from the memory of the process; False when they can't be there."""
+        missing = [name for name in columns if (table.key, name) not in self._shared]
+        if not missing:
+            return True
+        if (read := COLUMNS.whole(table, missing)) is None:
+            return False
+        space = COLUMNS.rows(table).space
+        for name, column in read.items():
+            self._shared[table.key, name] = _Slice(space, column.values, column.codes)
+        return True
+
     def locate(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
         """The values of a stored column for `rows`, null for those that are negative. The table holds all others."""
         self.load(table, variable, [column], rows)
-        slice_ = self._whole.get((table.key, column)) or self._partial[table.key, variable, column]
-        return Located(slice_.values, slice_.space.positions(rows))
+        key = table.key, column
+        slice_ = self._shared.get(key) or self._whole.get(key) or self._partial[table.key, variable, column]
+        return slice_.locate(rows)
 
     def load(self, table: Table, variable: str, columns: Sequence[str], rows: RowIds) -> None:
         """Make sure the columns can be located without another request."""
-        missing = [name for name in columns if (table.key, name) not in self._whole]
+        keys = {name: (table.key, name) for name in columns}
+        missing = [name for name, key in keys.items() if key not in self._shared and key not in self._whole]
         missing = [
             name
             for name in missing
@@ -235,10 +290,13 @@ class Properties:
         if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing) and self._load_whole(table, missing):
             return
         wanted = RowSpace.of(rows)
-        self._keep(table, variable, wanted, table.take(wanted.rows, missing), missing)
+        self._keep(table, variable, wanted, take_rows(table, wanted.rows, missing), missing)
 
     def _load_whole(self, table: Table, columns: Sequence[str]) -> bool:
-        """Read columns whole, if they fit: values may be larger than anybody expected, and fewer may do."""
+        """Read columns whole, if they fit: values may be larger than anybody expected, and fewer may do. What is in the
+        memory of the process is not the query's."""
+        if self.load_whole(table, columns):
+            return True
         try:
             read = by_row_id(table.read(columns, row_ids=True))
             space = RowSpace(row_ids_of(read))

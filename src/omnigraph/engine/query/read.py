@@ -27,14 +27,17 @@ from omnigraph.engine.query.limits import (
     TraversalWork,
 )
 from omnigraph.engine.query.operators.pushdown import split_pushdown
+from omnigraph.engine.query.operators.scan import describe_memory_scan
 from omnigraph.engine.query.operators.stages import rows_to_find
-from omnigraph.engine.query.plans import PreparedPlan
+from omnigraph.engine.query.plans import PreparedPlan, first_of_intersection
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import OperatorProfile as MeasuredOperator
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
+from omnigraph.engine.query.search.approximation import describe_search
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
+from omnigraph.engine.query.traversal.neighbours import describe_neighbours, fetch_topologies
 from omnigraph.engine.query.value_columns import BoundValues
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import PolicyError
@@ -107,11 +110,15 @@ def stream_query(
     """The result as it is made. Problems of the query itself show here, before the first batch. The rows of
     `explain query …` are the plan."""
     options = options or DEFAULT_OPTIONS
+    explains = first_word(invocation[0]) == _EXPLAIN
+    if not explains:
+        snapshot.open_ahead(invocation[0])
     prepared, context = _prepare(snapshot, invocation, options)
     plan, commit_id = prepared.plan, snapshot.commit_id
-    if first_word(invocation[0]) == _EXPLAIN:
+    if explains:
         batches, profile = iter([_plan_batch(plan, context)]), MeasuredOperator(_EXPLAIN)
         return QueryStream(plan.name, target, commit_id, _PLAN_COLUMNS, _PLAN_SCHEMA, profile, batches)
+    fetch_topologies(plan.root, context)
     batches = ReadRun(prepared, context).batches()
     if options.cancellation is not None and options.returns_at_once:
         batches = _watch(batches, options.cancellation)
@@ -129,7 +136,7 @@ def explain_query(snapshot: Snapshot, invocation: Asked, options: ReadOptions | 
         indent = "  " * depth
         estimate = f"  (about {count_noun(estimates[id(operator)], 'row')})" if estimates else ""
         lines.append(f"{indent}{ir.operator_text(operator)}{estimate}")
-        lines += (f"{indent}    {detail}" for detail in _details(operator, context))
+        lines += (f"{indent}    {detail}" for detail in _details(operator, context, estimates))
     return lines
 
 
@@ -140,7 +147,7 @@ def _plan_batch(plan: ir.ReadPlan, context: ReadContext) -> pa.RecordBatch:
         detail: dict[str, Any] = {"text": ir.operator_text(operator)}
         if estimates:
             detail["rows"] = estimates[id(operator)]
-        if notes := list(_details(operator, context)):
+        if notes := list(_details(operator, context, estimates)):
             detail["notes"] = notes
         node = type(operator).__name__
         rows.append({"tree": "plan", "depth": depth, "node": node, "detail": compact_json(detail)})
@@ -155,18 +162,28 @@ def _estimates(plan: ir.ReadPlan, context: ReadContext) -> dict[int, int]:
     return estimate_rows(plan.root, context.catalog, lambda type_: context.snapshot.state_of(type_).rows)
 
 
-def _details(operator: ir.ReadOperator, context: ReadContext) -> Iterator[str]:
+def _details(operator: ir.ReadOperator, context: ReadContext, estimates: Mapping[int, int]) -> Iterator[str]:
     """How an operator would go about it."""
     match operator:
         case ir.Scan() | ir.TypeUnionScan():
             scans = (operator,) if isinstance(operator, ir.Scan) else operator.scans
             for part in scans:
-                pushed, rest = split_pushdown(part.predicates, context)
                 of_type = "" if part is operator else f" of {part.type.name}"
+                if (held := describe_memory_scan(part, context)) is not None:
+                    yield f"{held}{of_type}"
+                    continue
+                pushed, rest = split_pushdown(part.predicates, context)
                 if pushed is not None:
                     yield f"in the scan{of_type}: {pushed}"
                 if rest:
                     yield f"on values{of_type}: {len(rest)} predicates"
+        case ir.Rank(rank=ir.NearestRank() as rank):
+            if context.visibility.is_unrestricted:  # the size of a table would tell of its other rows
+                yield describe_search(operator, rank, context)
+        case ir.Expand() if estimates:
+            yield f"neighbours: {describe_neighbours(operator, estimates[id(operator.input)], context)}"
+            if (first := first_of_intersection(operator)) is not None:
+                yield f"together with the traversal to ${first.destination}: common neighbours of two nodes"
         case ir.Expand() | ir.ExpandWalk() | ir.PathExpand():
             by_cost = context.mode is TraversalMode.AUTO
             yield f"neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"

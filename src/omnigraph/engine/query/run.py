@@ -33,9 +33,9 @@ from omnigraph.engine.query.operators.joins import (
     with_optional,
 )
 from omnigraph.engine.query.operators.projection import project, sorted_rows
-from omnigraph.engine.query.operators.ranking import best_nodes, fuse, rank_rows, rank_scan
+from omnigraph.engine.query.operators.ranking import ScanArm, best_nodes, fuse, fuse_scans, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import names_one_node, scan, scan_candidates, scan_union
-from omnigraph.engine.query.operators.stages import bind, no_rows, rows_to_find, take_limit, unwind
+from omnigraph.engine.query.operators.stages import bind, no_rows, row_count, rows_to_find, take_limit, unwind
 from omnigraph.engine.query.plans import (
     Equality,
     Join,
@@ -44,6 +44,7 @@ from omnigraph.engine.query.plans import (
     Step,
     equality_of,
     input_below,
+    ranked_scan,
     reads,
     row_wise_input,
     row_wise_leaf,
@@ -53,6 +54,7 @@ from omnigraph.engine.query.plans import (
     whole_input,
 )
 from omnigraph.engine.query.result import Measurement
+from omnigraph.engine.query.search.approximation import vector_search
 from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.errors import ResourceLimitError
@@ -111,6 +113,10 @@ class _Run:
         # Right sides of cross joins, which do not depend on the left ones: pieces of these share them.
         self._right_rows: dict[int, Bindings] = {}
         self._right_keys: dict[int, KeyedRows] = {}
+        # Whether an approximate ranking below the current limit had more nodes than it gave.
+        self._is_cut = False
+        # Whether that limit was too small before.
+        self._is_repeated = False
 
     # ---- whole operators --------------------------------------------------------------------------------
 
@@ -165,17 +171,19 @@ class _Run:
         plan, context = step.operator, self._context
         match plan:
             case ir.Scan():
-                return scan(plan, self._values, context, limit=step.limit)
+                counts_only = step.counts_only and plan.variable not in step.needed
+                return scan(plan, self._values, context, limit=step.limit, counts_only=counts_only)
             case ir.TypeUnionScan():
                 return scan_union(plan, self._values, context, limit=step.limit)
             case ir.Outer():
                 return _ONE_EMPTY_ROW
             case ir.Rank(input=ir.Scan() as nodes):
-                return next(self._ranked_parts(plan, nodes, step.limit))
+                before = self._is_cut
+                rows = next(self._ranked_parts(plan, nodes, step.limit))
+                self._is_cut = before  # nothing between the ranking and its limit drops a row
+                return rows
             case ir.Limit() | ir.BestNodes():
-                below = input_below(step)
-                assert below is not None
-                return self._first(step, self.pieces(below, limit=rows_to_find(plan, context)))
+                return self._first(step)
             case ir.Fuse():
                 return self._fuse(plan, step.needed)
         raise AssertionError(f"{type(plan).__name__} is not a leaf")
@@ -185,7 +193,7 @@ class _Run:
         plan, needed, context = step.operator, step.needed, self._context
         match plan:
             case ir.Expand():
-                return expand(plan, rows, needed, step.counts_only, context)
+                return expand(plan, rows, needed, step.counts_only, context, step.values)
             case ir.ExpandWalk():
                 from omnigraph.engine.query.operators.walks import expand_walk
 
@@ -213,10 +221,8 @@ class _Run:
             case ir.Aggregate():
                 return aggregate_rows(plan, rows, needed, context)
             case ir.Limit() | ir.BestNodes():
-                below, leaf = input_below(step), self._leaf_below(step)
-                assert below is not None
-                with self._given(leaf.operator, rows):
-                    return self._first(step, self.pieces(below, limit=rows_to_find(plan, context)))
+                with self._given(self._leaf_below(step).operator, rows):
+                    return self._first(step)
             case ir.Fuse():
                 shared = shared_operator(plan, needed)
                 assert shared is not None
@@ -240,26 +246,68 @@ class _Run:
             else:
                 self._leaf_rows[id(leaf)] = before
 
-    def _first(self, step: Step, pieces: Iterator[Bindings]) -> Bindings:
-        """The rows that a limit, or the best nodes, take of some pieces. No more are asked for than that takes."""
+    def _first(self, step: Step) -> Bindings:
+        """The rows that a limit, or the best nodes, take. An approximate ranking that was too short for that is made
+        anew: a longer one may begin with other nodes."""
+        plan, below, context = step.operator, input_below(step), self._context
+        assert below is not None
+        assert isinstance(plan, ir.Limit | ir.BestNodes)
+        limit = rows_to_find(plan, context)
+        before, mark = (self._is_cut, self._is_repeated), context.bound.mark()
+        self._is_repeated = False
+        while True:
+            self._is_cut = False
+            rows, is_full = self._take_first(step, self.pieces(below, limit=limit))
+            if is_full or not self._is_cut or limit is None:
+                self._is_cut, self._is_repeated = before
+                return rows
+            context.cancellation.check()
+            context.bound.release(mark)
+            limit, self._is_repeated = limit * _GROWTH, True
+
+    def _take_first(self, step: Step, pieces: Iterator[Bindings]) -> tuple[Bindings, bool]:
+        """The rows that a limit, or the best nodes, take of some pieces, and whether these are all that it may take. No
+        more pieces are asked for than that takes."""
         plan, context = step.operator, self._context
         if isinstance(plan, ir.Limit):
-            return take_limit(plan, pieces, step.needed, context)
+            taken = take_limit(plan, pieces, step.needed, context)
+            return taken, taken.length == row_count(plan.count, context)
         assert isinstance(plan, ir.BestNodes)
         count, parts = rows_to_find(plan, context), [no_rows(step.needed | {plan.variable})]
         # A piece holds whole nodes, so the last of them has all its rows.
         for rows in pieces:
             parts.append(rows)
             if count is not None and (best := best_nodes(concatenate(parts), plan.variable, count)) is not None:
-                return best
-        return concatenate(parts)
+                return best, True
+        return concatenate(parts), False
 
     def _fuse(self, plan: ir.Fuse, needed: Needed) -> Bindings:
-        both = needed | {plan.variable}
-        first, second = self.rows(plan.first, both), self.rows(plan.second, both)
-        count = rows_to_find(plan, self._context)
+        both, count = needed | {plan.variable}, rows_to_find(plan, self._context)
         assert count is not None
+        if not count:
+            return no_rows(both)
+        if ranked_scan(plan.first) is not None and ranked_scan(plan.second) is not None:
+            first_arm, second_arm = (self._scan_arm(plan, arm, count) for arm in (plan.first, plan.second))
+            return fuse_scans(plan, count, first_arm, second_arm, self._context)
+        first, second = self.rows(plan.first, both), self.rows(plan.second, both)
         return fuse(plan, count, first.only(both), second.only(both), self._context)
+
+    def _scan_arm(self, plan: ir.Fuse, arm: ir.ReadOperator, count: int) -> ScanArm:
+        """An arm that is the ranking of a scan, run as far as the fusion needs it."""
+        with self._context.profiler.operator(arm) as entry:
+            if isinstance(arm, ir.BestNodes):
+                ranked = self._scan_arm(plan, arm.input, count)
+            else:
+                assert isinstance(arm, ir.Rank)
+                assert isinstance(arm.input, ir.Scan)
+                candidates = self._candidates(arm, arm.input)
+                if isinstance(arm.rank, ir.NearestRank):
+                    way = vector_search(arm.rank, count, candidates, self._context)
+                    self._context.profiler.note(way.text)
+                    candidates = way.candidates
+                ranked = ScanArm(arm.rank, plan, count, candidates, self._context)
+            entry.rows += ranked.beginning.row_ids.size
+            return ranked
 
     # ---- joins ------------------------------------------------------------------------------------------
 
@@ -344,16 +392,25 @@ class _Run:
 
     def _ranked_parts(self, plan: ir.Rank, nodes: ir.Scan, limit: int | None) -> Iterator[Bindings]:
         """The nodes of a ranking in its order. With a limit as many at first, and more with every part: what is above
-        may drop any of them, and takes what it needs. Together the parts are the whole ranking."""
+        may drop any of them, and takes what it needs. Together the parts are the whole ranking; an approximate one has
+        a single part, and is made anew with a larger limit where that is not enough."""
         context = self._context
         near = self._near_nodes(plan, nodes, by_key=True)
+        if near is None and self._is_repeated:
+            near = self._near_nodes(plan, nodes, by_key=False)
         if near is not None:
             yield rank_scan(plan, None, Candidates(rows=near), context)
             return
-        # A ranking that counts words leaves out invisible rows by itself.
-        candidates = scan_candidates(nodes, context, visible_only=not isinstance(plan.rank, ir.Bm25Rank))
-        if candidates.filter is not None:
-            context.profiler.note(f"prefilter: {candidates.filter}")
+        candidates = self._candidates(plan, nodes)
+        if isinstance(plan.rank, ir.NearestRank):
+            way = vector_search(plan.rank, limit, candidates, context)
+            context.profiler.note(way.text)
+            candidates = way.candidates
+            if way.is_approximate:
+                ranked = rank_scan(plan, limit, candidates, context)
+                self._is_cut |= ranked.length == limit
+                yield ranked
+                return
         keep, offset = limit, 0
         while True:
             context.cancellation.check()
@@ -369,6 +426,13 @@ class _Run:
             offset, keep = ranked.length, keep * _GROWTH
             if keep * _WHOLE_SHARE >= context.table(nodes.type).state.rows:
                 keep = None
+
+    def _candidates(self, plan: ir.Rank, nodes: ir.Scan) -> Candidates:
+        """What a ranking may choose from. One that counts words leaves out invisible rows by itself."""
+        candidates = scan_candidates(nodes, self._context, visible_only=not isinstance(plan.rank, ir.Bm25Rank))
+        if candidates.filter is not None:
+            self._context.profiler.note(f"prefilter: {candidates.filter}")
+        return candidates
 
     def _near_nodes(self, plan: ir.Rank, nodes: ir.Scan, *, by_key: bool) -> RowIds | None:
         """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it. It is

@@ -201,8 +201,10 @@ def _equal_lists(left: pa.Array, right: pa.Array) -> RowMask:
 
 
 def whole_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    """A column in one piece; one that is has nothing to copy."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _mask(values: pa.Array) -> RowMask:

@@ -33,6 +33,7 @@ ReadStored: TypeAlias = Callable[[pa.Array, Sequence[str]], Iterator[pa.Table]]
 
 _ROWS_PER_LOOKUP: Final = 4_096
 _ADDRESSES_PER_READ: Final = 8_192
+_SCANNED_SHARE: Final = 16
 _FIRST_ROWS: Final = 64
 _ROWS_PER_PART: Final = 1 << 16
 _PART_BYTES: Final = 32 << 20
@@ -46,15 +47,17 @@ _REMEDY: Final = (
 def stored_parts(table: Table, ids: pa.Array, columns: Sequence[str]) -> Iterator[tuple[pa.Array, pa.Table]]:
     """The stored rows with these ids, in parts of bounded size: the positions of their ids, and rows with `id`, the
     columns, and row ids."""
-    wanted = ids.to_pylist()
     names = list(dict.fromkeys(["id", *columns]))
-    if len(wanted) <= _ROWS_PER_LOOKUP:
+    if len(ids) <= _ROWS_PER_LOOKUP:
         # A reader that watches gets batches of few bytes.
-        for part in table.with_watch(lambda _: None).parts_among("id", wanted, names, row_ids=True):
+        for part in table.with_watch(lambda _: None).parts_among("id", ids, names, row_ids=True):
             yield pc.index_in(whole_array(part.column("id")), value_set=ids), part
         return
-    matches = table.rows_among("id", wanted, ["id"], row_ids=True).sort_by(ROW_ID)
+    matches = table.rows_among("id", ids, ["id"], row_ids=True).sort_by(ROW_ID)
     positions = pc.index_in(whole_array(matches.column("id")), value_set=ids)  # hashes all ids, so it is done once
+    if matches.num_rows * _SCANNED_SHARE > table.state.rows:
+        yield from _scan(table, matches, positions, names)
+        return
     row_ids, start, nbytes, count = row_ids_of(matches), 0, 0, _FIRST_ROWS
     while start < matches.num_rows:
         part = row_ids[start : start + count]
@@ -62,6 +65,20 @@ def stored_parts(table: Table, ids: pa.Array, columns: Sequence[str]) -> Iterato
         yield positions.slice(start, len(part)), rows
         start, nbytes = start + len(part), nbytes + rows.nbytes
         count = max(1, min(_ROWS_PER_PART, start * _PART_BYTES // max(1, nbytes)))
+
+
+def _scan(
+    table: Table, matches: pa.Table, positions: pa.Array, names: Sequence[str]
+) -> Iterator[tuple[pa.Array, pa.Table]]:
+    """The same parts in one scan: for more than a few of the rows it costs less than taking each."""
+    row_ids = row_ids_of(matches)
+    for batch in table.with_watch(lambda _: None).batches(names, row_ids=True):
+        rows = pa.table(batch)
+        here = row_ids_of(rows)
+        at = np.minimum(np.searchsorted(row_ids, here), len(row_ids) - 1)
+        is_match = row_ids[at] == here
+        if is_match.any():
+            yield positions.take(pa.array(at[is_match])), rows.filter(pa.array(is_match))
 
 
 def read_visible(

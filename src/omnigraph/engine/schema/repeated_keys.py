@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.schema import Dedupe
-from omnigraph.engine.bulk.key_hashes import Hashes, among, frequent_hashes, key_hashes
 from omnigraph.engine.rows.columns import whole_array
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.storage.integer_sets import is_member
+from omnigraph.storage.tables.memory.key_hashes import Hashes, among, frequent_hashes, key_hashes
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
 
 

@@ -49,7 +49,7 @@ class Origin:
     """Where the rows of a change stand in the input they came from; `unit` is what the numbers count."""
 
     unit: str
-    numbers: pa.Array
+    numbers: pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True)
@@ -210,13 +210,13 @@ class RequestDigest:
         self._hash.update(piece)
         return piece
 
-    def add_rows(self, rows: pa.Table, made_up: pa.ChunkedArray) -> None:
+    def add_rows(self, rows: pa.Table, generated: pa.BooleanArray | None) -> None:
         """Typed rows become part of the digest by their values alone: in whatever form and chunks they came, and
-        whatever columns they left out. Generated ids are not part of the request."""
+        whatever columns they left out. Ids that were `generated` are not part of the request."""
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             array = column.combine_chunks()
-            if name == "id":
-                array = pc.if_else(pc.is_in(array, value_set=made_up), pa.scalar(None, pa.string()), array)
+            if name == "id" and generated is not None:
+                array = pc.if_else(generated, pa.scalar(None, pa.string()), array)
             if array.null_count < len(array):
                 self._hash.update(msgspec.json.encode([name, len(array)]))
                 self._add(array)

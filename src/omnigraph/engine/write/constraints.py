@@ -60,13 +60,17 @@ class FinalImage:
         self.change = change
         self._workers = txn.root.workers
         self._tables: set[str] = set()
-        self._present: defaultdict[str, set[str]] = defaultdict(set)
+        self._present: defaultdict[str, list[pa.Array]] = defaultdict(list)
 
     def read_set(self) -> ReadSet:
         written = self.change.by_type.keys()
         return ReadSet(
             tables=frozenset(self._tables - written),
-            present={key: frozenset(ids) for key, ids in sorted(self._present.items()) if key not in written},
+            present={
+                key: pc.unique(pa.chunked_array(ids))
+                for key, ids in sorted(self._present.items())
+                if key not in written
+            },
         )
 
     def survivors(self, type_key: str, columns: Sequence[str], among: Among | None = None) -> pa.Table:
@@ -87,30 +91,33 @@ class FinalImage:
         table = self.snapshot.table(type_key)
         return table.read(columns) if among is None else table.rows_among(*among, columns)
 
-    def missing_nodes(self, wanted: Mapping[str, pa.Array]) -> dict[str, set[str]]:
-        """Per node type, the ids that no node of the final image has. All types are probed at the same time."""
-        missing: dict[str, set[str]] = {}
-        uncertain: dict[str, set[str]] = {}
+    def missing_nodes(self, wanted: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """Per node type, those of some distinct ids that no node of the final image has. All types are probed at the
+        same time."""
+        missing: dict[str, pa.Array] = {}
+        probes = {}
         for name, ids in wanted.items():
             change = self.change.by_type.get(f"node:{name}")
-            unwritten = ids if change is None else ids.filter(pc.invert(change.writes(ids)))
-            missing[name], uncertain[name] = set(), set(unwritten.to_pylist())
-            if change is not None and (change.replaces or change.deleted):
-                missing[name] = uncertain[name] if change.replaces else uncertain[name] & change.deleted
-                uncertain[name] = uncertain[name] - missing[name]
-        probes = {}
-        for name, probed in uncertain.items():
-            if probed:
-                self._present[f"node:{name}"] |= probed
-                probes[name] = self._workers.submit(self._probe, name, probed)
+            uncertain = ids if change is None else ids.filter(pc.invert(change.writes(ids)))
+            missing[name] = uncertain.slice(0, 0)
+            if change is not None and change.replaces:
+                missing[name], uncertain = uncertain, missing[name]
+            elif change is not None and change.deleted:
+                is_deleted = pc.is_in(uncertain, value_set=pa.array(change.deleted, pa.string()))
+                missing[name], uncertain = uncertain.filter(is_deleted), uncertain.filter(pc.invert(is_deleted))
+            if len(uncertain):
+                self._present[f"node:{name}"].append(uncertain)
+                probes[name] = self._workers.submit(self._absent_among, name, uncertain)
         for name, probe in probes.items():
-            missing[name] |= uncertain[name] - probe.result()
+            missing[name] = pa.concat_arrays([missing[name], probe.result()])
         return missing
 
     def holders(self, names: Sequence[str], ids: pa.Array) -> dict[str, list[str]]:
         """Per id, those of some node types that have it in the final image. A node of another type that comes meanwhile
         could make the id ambiguous."""
-        missing = self.missing_nodes(dict.fromkeys(names, ids))
+        missing = {
+            name: set(absent.to_pylist()) for name, absent in self.missing_nodes(dict.fromkeys(names, ids)).items()
+        }
         self._tables |= {f"node:{name}" for name, absent in missing.items() if absent}
         return {node_id: [name for name in names if node_id not in missing[name]] for node_id in ids.to_pylist()}
 
@@ -124,11 +131,17 @@ class FinalImage:
         committed = self.rows_before(change.type_key, ["id"]).column("id")
         return set(committed.filter(pc.invert(change.writes(committed))).to_pylist())
 
-    def _probe(self, name: str, ids: set[str]) -> set[str]:
-        """Those of some ids that exist for the author: an edge to an invisible node is dangling."""
+    def _absent_among(self, name: str, ids: pa.Array) -> pa.Array:
+        """Those of some ids that do not exist for the author: an edge to an invisible node is dangling."""
         if self._visibility.is_unrestricted:
-            return self.snapshot.table(f"node:{name}").existing_ids(ids)
-        return self._visibility.visible_among(self.snapshot.catalog.nodes[name], sorted(ids))
+            existing = self.snapshot.table(f"node:{name}").ids_among(ids)
+        else:
+            visible = self._visibility.visible_among(self.snapshot.catalog.nodes[name], sorted(ids.to_pylist()))
+            existing = pa.array(visible, pa.string())
+        # Both are distinct.
+        return (
+            ids.slice(0, 0) if len(existing) == len(ids) else ids.filter(pc.invert(pc.is_in(ids, value_set=existing)))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +242,8 @@ def _repeats(
     change: TypeChange, sentence: Sentence, members: tuple[str, ...], rows: pa.Table, columns: list[str]
 ) -> Iterator[Violation]:
     """Rows of the change itself that repeat the tuple of an earlier one."""
+    if len(columns) == 1 and len(pc.unique(rows.column(columns[0]))) == rows.num_rows:
+        return
     groups = rows.group_by(columns).aggregate([(_ROW, "min"), (_ROW, "count")])
     repeated = groups.filter(pc.greater(groups.column(f"{_ROW}_count"), 1))
     if not repeated.num_rows:
@@ -255,7 +270,7 @@ def _comparable(rows: pa.Table, columns: list[str]) -> pa.Table:
         if pa.types.is_floating(values.type):
             values = pc.add(values, pa.scalar(0.0, values.type))
         chosen[column] = values
-    return pa.table({**chosen, _ROW: pa.array(range(rows.num_rows), pa.int64())})
+    return pa.table({**chosen, _ROW: pa.array(np.arange(rows.num_rows))})
 
 
 def _among(type_: TableType, rows: pa.Table, columns: list[str]) -> Among | None:
@@ -309,7 +324,7 @@ def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[V
     distinct = {name: pc.unique(pa.chunked_array(chunks, pa.string())) for name, chunks in sorted(named.items())}
     missing = image.missing_nodes(distinct)
     for change, rows, end in ends:
-        if end.interface is None and not missing[end.types[0]]:
+        if end.interface is None and not len(missing[end.types[0]]):
             continue
         column = change.of_new_ends(end.column)
         types = type_names(end, column)
@@ -321,12 +336,12 @@ def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[V
             yield replace(broken, change=change, row=row)
 
 
-def _lacking(end: EdgeEnd, column: pa.ChunkedArray, missing: Mapping[str, set[str]]) -> NDArray[np.bool_]:
+def _lacking(end: EdgeEnd, column: pa.ChunkedArray, missing: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
     """Which values in the column of an end name no node. The type of one may be gone, when branches are merged."""
     present = np.zeros(len(column), np.bool_)
     for node in end.types:
         ids = ids_of_type(end, node, column)
-        absent = pc.is_in(ids, value_set=pa.array(missing[node], pa.string()))
+        absent = pc.is_in(ids, value_set=missing[node])
         present |= pc.and_(pc.is_valid(ids), pc.invert(absent)).to_numpy()
     return ~present
 
@@ -399,7 +414,7 @@ def find_end_types(typed: TypedRows, image: FinalImage, unit: str) -> TypedRows:
         # A partial record may name its edge by the id alone.
         named = pc.coalesce(key_ids(edge, rows), rows.column("id").combine_chunks())
         rows = rows.set_column(0, rows.schema.field(0), named)
-    return TypedRows(edge, rows, typed.lines, typed.present)
+    return typed.with_rows(rows)
 
 
 def _ids_without_type(typed: TypedRows, end: EdgeEnd) -> pa.Array:

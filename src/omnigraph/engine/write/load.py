@@ -8,6 +8,7 @@ together with the commit, never before it.
 from __future__ import annotations
 
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -25,7 +26,7 @@ from omnigraph.engine.blobs import admit_blobs
 from omnigraph.engine.rows.columns import fillable_catalog, rows_schema
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.decoder import decode, decode_rows
-from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
+from omnigraph.engine.rows.kernels.ids import new_ulids
 from omnigraph.engine.rows.kernels.typed_rows import (
     DecodedInput,
     LostValues,
@@ -67,7 +68,9 @@ from omnigraph.storage.tables.rows import WIDE_COLUMNS
 HOW_TO_CREATE = "pass `from` to create it"
 """What is said of a branch that a load finds missing."""
 _RECEIPT = "load"
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
+_DECODERS = min(4, os.cpu_count() or 1)
+"""How many threads type the records of a load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class _Load:
     creates_branch: bool = False
     unchanged: dict[str, Any] | None = None
     """The receipt of an attempt that found nothing to change."""
-    _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
+    _decoded: dict[str, DecodedInput] = field(default_factory=dict)
     _digest: str | None = None
 
     def to_commit(self) -> publish.PublishedCommit | None:
@@ -235,18 +238,18 @@ class _Load:
 
     def prepare(self, txn: publish.WriteTxn) -> publish.PublishPlan | None:
         """The plan; None where there is nothing to load. An overwrite by no rows of a type empties it."""
-        decoded, minted = self.read_input(txn.snapshot)
+        decoded = self.read_input(txn.snapshot)
         if not decoded.by_type:
             return None
         mode = self.request.mode
-        decoded, nodes_read = self._find_end_types(txn, decoded, minted)
+        decoded, nodes_read = self._find_end_types(txn, decoded)
         visibility = AuthorVisibility(txn)
         filled: dict[str, FilledRows] = {}
         if mode is LoadMode.UPDATE:
             filled = self._fill(txn, decoded, visibility)
             change = GraphChange({key: self._patch(rows) for key, rows in filled.items()})
         else:
-            change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
+            change = GraphChange({key: self._type_change(typed) for key, typed in decoded.by_type.items()})
             visibility.refuse_partial_rows([each.type for each in change.by_type.values()])
         order = [change.by_type[key] for key in sorted(change.by_type)]
         visibility.refuse_invisible(change)
@@ -255,10 +258,11 @@ class _Load:
         read_set = replace(read_set, tables=read_set.tables | (nodes_read - change.by_type.keys()))
         if mode in (LoadMode.APPEND, LoadMode.OVERWRITE):
             for key, typed in decoded.by_type.items():
-                refuse_repeated_ids(key, typed.rows.column("id"))
+                if not typed.type.key:  # a repeated key broke a rule before
+                    refuse_repeated_ids(key, typed.given_ids())
         change = admit_blobs(txn.resources, change)
         if mode is LoadMode.APPEND:
-            _refuse_existing_ids(txn, change, minted)
+            _refuse_existing_ids(txn, decoded)
         change = self.vectors.fill(change, txn.snapshot.catalog)
         changed, written = self._without_unchanged(txn, change, decoded, filled)
         details = self.details(decoded, written)
@@ -350,51 +354,45 @@ class _Load:
         forms = {LoadMode.UPDATE: RecordForm.PARTIAL, LoadMode.MERGE: RecordForm.NOTED}
         return forms.get(self.request.mode, RecordForm.WHOLE)
 
-    def _find_end_types(
-        self, txn: publish.WriteTxn, decoded: DecodedInput, minted: pa.ChunkedArray
-    ) -> tuple[DecodedInput, frozenset[str]]:
+    def _find_end_types(self, txn: publish.WriteTxn, decoded: DecodedInput) -> tuple[DecodedInput, frozenset[str]]:
         """The input with the types of all ends, and the tables that were read for it."""
         if not any(map(has_untyped_ends, decoded.by_type.values())):
             return decoded, frozenset()
         # An update makes no nodes: it is an error if one that it names is not stored.
         is_update = self.request.mode is LoadMode.UPDATE
         nodes = [each for each in decoded.by_type.values() if isinstance(each.type, NodeType) and not is_update]
-        image = FinalImage(txn, GraphChange.of(*(self._type_change(typed, minted) for typed in nodes)))
+        image = FinalImage(txn, GraphChange.of(*(self._type_change(typed) for typed in nodes)))
         by_type = {key: find_end_types(typed, image, self._unit) for key, typed in decoded.by_type.items()}
         return DecodedInput(by_type, decoded.rejected, decoded.lost), image.read_set().tables
 
-    def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
-        """The input typed by the schema of a snapshot, and the ids that were generated for it."""
+    def read_input(self, snapshot: Snapshot) -> DecodedInput:
+        """The input typed by the schema of a snapshot."""
         schema = snapshot.entry.schema
         if schema not in self._decoded:
-            minted: list[pa.Array] = []
-
-            def mint(count: int) -> pa.Array:
-                minted.append(new_ulids(count))
-                return minted[-1]
-
             catalog = fillable_catalog(snapshot.catalog, lambda _, prop: self.vectors.is_computed(prop))
-            self._decoded[schema] = self._decode(catalog, mint, minted), pa.chunked_array(minted, pa.string())
+            self._decoded[schema] = self._decode(catalog)
         return self._decoded[schema]
 
-    def _decode(self, catalog: Catalog, mint: Mint, minted: list[pa.Array]) -> DecodedInput:
+    def _decode(self, catalog: Catalog) -> DecodedInput:
         request, limits = self.request, self.workspace.limits
         digest = None if request.idempotency_key is None else self._new_digest()
         if isinstance(request.input, RowInput):
             rows, type_ = request.input, catalog.type_named(request.input.type_name)
-            decoded = decode_rows(type_, rows.blocks(limits), catalog, rows.place, limits, mint, rows.file, self._form)
+            decoded = decode_rows(
+                type_, rows.blocks(limits), catalog, rows.place, limits, new_ulids, rows.file, self._form
+            )
             if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
                 decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
             if digest is not None:
                 for typed in decoded.by_type.values():
-                    digest.add_rows(typed.rows, made_up=pa.chunked_array(minted, pa.string()))
+                    digest.add_rows(typed.rows, typed.generated)
                     if typed.present is not None and self._form is RecordForm.PARTIAL:
                         digest.add_presence(typed.present)
         else:
             data = request.input()
             if digest is not None:
                 data = digest.watch(data)
-            decoded = decode(data, catalog, request.grammar, limits=limits, mint=mint, form=self._form)
+            decoded = decode(data, catalog, request.grammar, limits=limits, form=self._form, threads=_DECODERS)
         if digest is not None:
             self._digest = digest.text
         return decoded
@@ -405,11 +403,10 @@ class _Load:
         what = ("rows", request.input.type_name) if isinstance(request.input, RowInput) else (request.grammar.name,)
         return RequestDigest("load", request.branch.strip(), request.mode, *what, *(["embed"] if request.embed else []))
 
-    def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
+    def _type_change(self, typed: TypedRows) -> TypeChange:
         final = typed if typed.type.key else typed.last_of_each()
         mode = self.request.mode
-        known_absent = pc.all(pc.is_in(final.rows.column("id"), value_set=minted)).as_py()
-        fresh = mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent))
+        fresh = mode is LoadMode.APPEND or (mode is LoadMode.MERGE and final.is_generated)
         replaces = mode is LoadMode.OVERWRITE
         origin = Origin(self._unit, final.lines)
         return TypeChange(typed.type, final.rows, replaces=replaces, fresh=fresh, origin=origin)
@@ -443,15 +440,14 @@ def _changed_rows(change: TypeChange, match: StoredMatch, *, stored: int) -> tup
     return replace(left, fresh=inserted == len(match.is_stored)), WrittenRows(inserted, updated, unchanged, 0, nulled)
 
 
-def _refuse_existing_ids(txn: publish.WriteTxn, change: GraphChange, minted: pa.ChunkedArray) -> None:
+def _refuse_existing_ids(txn: publish.WriteTxn, decoded: DecodedInput) -> None:
     """Append is a strict insert. Ids that this load generated are new by construction."""
     snapshot = txn.snapshot
 
-    def stored_ids(type_change: TypeChange) -> set[str]:
-        explicit = type_change.ids.filter(pc.invert(pc.is_in(type_change.ids, value_set=minted)))
-        return snapshot.table(type_change.type_key).existing_ids(explicit.to_pylist())
+    def stored_ids(key: str) -> pa.Array:
+        return snapshot.table(key).ids_among(decoded.by_type[key].given_ids())
 
-    changes = [change.by_type[key] for key in sorted(change.by_type)]
-    for type_change, existing in zip(changes, txn.root.workers.map(stored_ids, changes), strict=True):
-        if existing:
-            raise taken_id(type_change.type_key, min(existing))
+    keys = sorted(decoded.by_type)
+    for key, existing in zip(keys, txn.root.workers.map(stored_ids, keys), strict=True):
+        if len(existing):
+            raise taken_id(key, pc.min(existing).as_py())

@@ -40,6 +40,8 @@ from omnigraph.storage.log.writer_queue import QueueTicket
 from omnigraph.storage.root import GraphRoot
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from omnigraph.storage.tables.staging import StagedTable
 
 RETRY_SECONDS = 60.0
@@ -102,12 +104,12 @@ class WriteTxn:
 class ReadSet:
     """What a plan's validity rests on, beyond the tables it writes.
 
-    `tables` were read as a whole; of `present` only the named ids matter, so an unrelated change of the same table does
-    not invalidate the plan. `everything` is for plans that read the whole graph.
+    `tables` were read as a whole; of `present` only the named ids matter, each once, so an unrelated change of the same
+    table does not invalidate the plan. `everything` is for plans that read the whole graph.
     """
 
     tables: frozenset[str] = frozenset()
-    present: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    present: Mapping[str, frozenset[str] | pa.Array] = field(default_factory=dict)
     everything: bool = False
 
 
@@ -331,7 +333,7 @@ def _still_holds(plan: PublishPlan, txn: WriteTxn, head: models.LogEntry) -> boo
         state = head.tables.get(type_key)
         if state == base.tables.get(type_key):
             continue
-        if state is None or txn.root.reader.open(state).existing_ids(ids) != ids:
+        if state is None or txn.root.reader.open(state).rows_among("id", ids, ["id"]).num_rows != len(ids):
             return False
     return True
 

@@ -13,10 +13,9 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice, tee
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
@@ -294,8 +293,8 @@ def _blocks_of(data: Any) -> Callable[[Limits], Iterable[Block]]:
         records = load.Spooled(rows.rows) if rows.once else rows.rows
         return lambda _: _record_blocks(records)
     if rows.once:
-        [kept] = tee(rows.read(), 1)
-        return lambda _: _number_rows(copy(kept))  # each copy begins at the first batch
+        batches = load.SpooledBatches(rows.schema, rows.read())
+        return lambda _: _number_rows(batches)
     return lambda _: _number_rows(rows.read())
 
 

@@ -193,7 +193,11 @@ def _call(call: _Call) -> tuple[str, list[_Part]]:
         case ast.TextCall():
             return call.function.value, _in_list([], [call.field, call.query, call.max_edits])
         case ast.NearestCall():
-            return "nearest", _in_list([], [call.target, call.query])
+            parts = _in_list([], [call.target, call.query])
+            if call.exact is not None:
+                before, query, _ = parts[-1]
+                parts[-1] = before, query, f", exact: {str(call.exact).lower()}"
+            return "nearest", parts
         case ast.Bm25Call():
             return "bm25", _in_list([], [call.field, call.query])
         case ast.RrfCall():

@@ -163,7 +163,8 @@ def _vector(value: object, expected: PropertyType) -> list[BoundValue]:
         raise _UnfitError(f"expected {expected}, got {shape_of(value)}")
     if len(value) != expected.dimension:
         raise _UnfitError(f"expected {expected}, got {len(value)} numbers")
-    return [_float(item, PropertyType(Scalar.F32)) for item in value]
+    number = PropertyType(Scalar.F32)
+    return [item if type(item) is float and math.isfinite(item) else _float(item, number) for item in value]
 
 
 def _infer(value: object, depth: int = 0) -> BoundValue:

@@ -265,8 +265,11 @@ class TextCall(SyntaxNode, frozen=True):
 
 
 class NearestCall(SyntaxNode, frozen=True):
+    """`nearest($x.p, query)`, perhaps with `exact: true`."""
+
     target: PropertyAccess
     query: Expression
+    exact: bool | None = None
 
 
 class Bm25Call(SyntaxNode, frozen=True):

@@ -488,8 +488,17 @@ class TreeBuilder:
         names = _variable(accumulator), _variable(variable)
         return ast.Reduce(names[0], initial, names[1], items, body, at=between(keyword, closing))
 
-    nearest = _search(ast.NearestCall)
     bm25 = _search(ast.Bm25Call)
+
+    def nearest(self, parts: list[Any]) -> ast.NearestCall:
+        keyword, _, target, _, query, _, exact, closing = parts
+        return ast.NearestCall(target, query, exact, at=between(keyword, closing))
+
+    def option(self, parts: list[Any]) -> bool:
+        name, value = parts[0], parts[-1]
+        if name != "exact":
+            raise MisplacedError(f"nearest() has no option '{name}'; write exact: true", between(name, value))
+        return bool(value == "true")
 
     def text_call(self, parts: list[Any]) -> ast.TextCall:
         keyword, field, query, max_edits = parts[0], parts[2], parts[4], parts[6] if len(parts) > 6 else None

@@ -8,6 +8,7 @@ so that one coercion serves both: what is admitted here the row kernels (`engine
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -24,6 +25,9 @@ from omnigraph.language.values import parse_date, parse_datetime, round_to_f32
 Annotated = TypeVar("Annotated", catalog.NodeType, catalog.EdgeType)
 
 _INLINE = {rule.value: rule for rule in catalog.InlineRule}
+_INDEX_PARAMETERS: Final = {"partitions": (1, 65_536), "probes": (1, 65_536), "exact_rows": (0, 2**53)}
+"""The parameters of an index of vectors, with the least and the greatest value of each."""
+_WHOLE = re.compile(r"[0-9]{1,16}", re.ASCII)
 _BODY_ONLY = {"range": "@range(pages, 1..5000)", "check": '@check(isbn, "^[0-9-]+$")'}
 MISPLACED_CARD = (
     "@card must be the first thing after the target type of an edge, as in edge Borrowed: Reader -> Book @card(0..5)"
@@ -83,6 +87,7 @@ def read_property(
         inline=tuple(sorted(reader.inline)),
         embed=reader.embed,
         metric=reader.metric,
+        index=reader.index,
         description=_single_text(syntax.annotations, "description", subject, report),
         annotations=tuple(reader.custom),
         default=None if syntax.default is None else read_default(syntax.default, type_, subject, report),
@@ -109,6 +114,7 @@ class _PropertyReader:
         self.embed: catalog.EmbedSource | None = None
         self.embed_at = NOWHERE
         self.metric: catalog.Metric | None = None
+        self.index: catalog.VectorIndex | None = None
         self.custom: list[catalog.Annotation] = []
         self.renamed_values: list[tuple[Name, str]] = []
         self._seen: set[str] = set()
@@ -146,6 +152,8 @@ class _PropertyReader:
             return
         if self._is_repeated(annotation):
             return
+        if annotation.kwargs and not self._read_index_parameters(annotation, rule):
+            return
         if rule is catalog.InlineRule.KEY and self.kind == "edge":
             self._refuse(annotation, "is not supported on edge properties; write @key(@src, @dst) in the body")
             return
@@ -153,6 +161,31 @@ class _PropertyReader:
             self._refuse(annotation, problem)
         else:
             self.inline.append(rule)
+
+    def _read_index_parameters(self, annotation: ast.Annotation, rule: catalog.InlineRule) -> bool:
+        """Whether the named arguments are parameters of an index of vectors, each within its bounds."""
+        if rule is not catalog.InlineRule.INDEX:
+            self._refuse(annotation, f"takes no named arguments, such as '{annotation.kwargs[0][0]}='")
+            return False
+        if not self.type.is_vector:
+            self._refuse(annotation, f"has parameters for vectors only, and this property is {self.type}")
+            return False
+        parameters: dict[str, int] = {}
+        for name, value in annotation.kwargs:
+            if name not in _INDEX_PARAMETERS:
+                near = did_you_mean(name, _INDEX_PARAMETERS)
+                message = f"@index on '{self.subject}' has unknown parameter '{name}='"
+                self.report(message, value.at, near or f"use {', '.join(_INDEX_PARAMETERS)}")
+                return False
+            least, most = _INDEX_PARAMETERS[name]
+            number = int(value.text) if value.kind == "number" and _WHOLE.fullmatch(value.text) else -1
+            if name in parameters or not least <= number <= most:
+                problem = "is given twice" if name in parameters else f"must be a whole number from {least} to {most}"
+                self.report(f"{name}= of @index on '{self.subject}' {problem}", value.at)
+                return False
+            parameters[name] = number
+        self.index = catalog.VectorIndex(**parameters)
+        return True
 
     def _is_for_a_vector(self, annotation: ast.Annotation) -> bool:
         """Report an annotation of vectors in a wrong position; return whether its position is right."""

@@ -103,10 +103,9 @@ def _default(default: ast.Default | None) -> str:
 
 
 def _annotation(annotation: ast.Annotation) -> str:
-    if annotation.value is None:
-        return f"@{annotation.name}"
-    arguments = [_value(annotation.value), *(f"{key}={_value(value)}" for key, value in annotation.kwargs)]
-    return f"@{annotation.name}({', '.join(arguments)})"
+    positional = [] if annotation.value is None else [_value(annotation.value)]
+    arguments = [*positional, *(f"{key}={_value(value)}" for key, value in annotation.kwargs)]
+    return f"@{annotation.name}({', '.join(arguments)})" if arguments else f"@{annotation.name}"
 
 
 def _value(value: ast.Value) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
+from msgspec import to_builtins
+
 from omnigraph.api import schema as steps
 from omnigraph.api.schema import Constraint, DropMode, SchemaPlan, SchemaStep, UnsupportedChange
 from omnigraph.language.catalog import (
@@ -225,6 +227,9 @@ def _notes(
 
 def _property_notes(prop: Property) -> tuple[steps.AnnotationOutput, ...]:
     notes = _notes(prop.description, None, prop.annotations)
+    if prop.index is not None:
+        parameters = {name: str(value) for name, value in to_builtins(prop.index).items()}
+        notes = (*notes, steps.AnnotationOutput("index", None, parameters))
     if prop.embed is None or not prop.embed.on_write:
         return notes
     # The moment at which vectors are computed is not part of their meaning, so it may change.

@@ -126,8 +126,8 @@ class TreeBuilder:
 
     def annotation(self, children: list[Any]) -> ast.Annotation:
         name, *arguments = children
-        value, kwargs = (arguments[0], tuple(arguments[1:-1])) if arguments else (None, ())
-        return ast.Annotation(name[1:], value, kwargs, at=between(name, children[-1]))
+        value = arguments.pop(0) if arguments and isinstance(arguments[0], ast.Value) else None
+        return ast.Annotation(name[1:], value, tuple(arguments[:-1]), at=between(name, children[-1]))
 
     def kwarg(self, children: list[Any]) -> tuple[str, ast.Value]:
         name, value = children

@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, frequent_hashes, key_hashes, with_whole_key
 from omnigraph.pipeline.spark.table_frames import TableScan, in_chunks
 from omnigraph.pipeline.spark.tasks import map_batches, on_executors, spark_schema, union_of
+from omnigraph.storage.tables.memory.key_hashes import Hashes, buckets_of, frequent_hashes, key_hashes, with_whole_key
 
 # A bucket should fit into a processor's cache, and a task should have enough of them to be worth its start.
 _ROWS_PER_BUCKET: Final = 64 << 10

@@ -17,9 +17,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.engine.bulk.executor import PLACE
-from omnigraph.engine.bulk.key_hashes import Hashes, among, buckets_of, every_hash, frequent_hashes, key_hashes
 from omnigraph.pipeline.checks.candidate_keys import Lane, candidates, candidates_by_task
 from omnigraph.pipeline.spark.table_frames import TableScan
+from omnigraph.storage.tables.memory.key_hashes import (
+    Hashes,
+    among,
+    buckets_of,
+    every_hash,
+    frequent_hashes,
+    key_hashes,
+)
 
 REPEAT, TAKEN, REPLACED = "repeat", "taken", "replaced"
 """The role of a row whose id another row has: a new row that another new one replaces, a new row whose id is stored, a

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.engine.bulk.executor import PLACE, VisibleTable
-from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
 from omnigraph.engine.bulk.scan_plans import PinnedTable, all_of
 from omnigraph.engine.rows.end_ids import PLAIN, IdForm, plain_ids, type_names
 from omnigraph.language.catalog import EdgeEnd
 from omnigraph.pipeline.spark.tasks import on_executors, spark_schema, to_transport, transport_schema
+from omnigraph.storage.tables.memory.key_hashes import Hashes, among, key_hashes, with_whole_key
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
 _ROWS_PER_TASK: Final = 1 << 20

@@ -46,6 +46,7 @@ from omnigraph.engine.blobs import ExternalBlob, ManagedBlob, blob_in
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.commits import listing
 from omnigraph.engine.history.feed import begin_baseline
+from omnigraph.engine.maintenance.index_status import index_status
 from omnigraph.engine.query.read import Asked, explain_query, profile_query, stream_query
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.engine.query.visibility import count_entities as count_entities_of
@@ -196,6 +197,11 @@ def profile(call: Call) -> AnyResponse:
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyResponse:
     return call.read_json(call.parameters, listing)
+
+
+@handles("getIndexStatus")
+def get_index_status(call: Call) -> AnyResponse:
+    return call.read_json(call.parameters, index_status)
 
 
 @handles("getSchema")

@@ -59,6 +59,9 @@ class Metrics:
         self._cache_bytes = self._gauge("cache_bytes", "Bytes that a cache holds.", "cache")
         self._cache_limit = self._gauge("cache_limit_bytes", "Bytes that a cache may hold.", "cache")
         self._lookups = self._counter("cache_lookups", "Lookups in a cache.", "cache", "outcome")
+        # Workers share the disk of their machine.
+        self._disk_bytes = self._gauge("disk_cache_bytes", "Bytes of remote graphs on this disk.", mode="livemax")
+        self._disk_limit = self._gauge("disk_cache_limit_bytes", "Bytes that may be there.", mode="livemax")
         self._lock_asked = self._counter("branch_lock_requests", "Writes that asked for the lock of their branch.")
         self._lock_waits = self._counter("branch_lock_waits", "Writes that waited for another one in the same worker.")
         self._lock_seconds = self._counter("branch_lock_wait_seconds", "Time that writes waited for others.")
@@ -116,18 +119,25 @@ class Metrics:
                 self._look_at_engine()
 
     def _look_at_engine(self) -> None:
-        from omnigraph.engine.shared_memory import SHARED_MEMORY
-        from omnigraph.engine.workspace import waits_of_writers
+        from omnigraph.engine.workspace import disk_caches_of_process, shared_memory, waits_of_writers
+
+        memory = shared_memory()
 
         for graph, served in self._graphs.items():
             for kind, count in served.graph._workspace.root.objects.counts.items():
                 self._raise_to(self._store, count, graph, kind)
-        for cache, use in SHARED_MEMORY.uses().items():
+        for cache, use in memory.uses().items():
             name = cache.replace(" ", "_")
             self._cache_bytes.labels(name).set(use.held)
             self._cache_limit.labels(name).set(use.limit)
-        for cache, lookups in SHARED_MEMORY.lookups().items():
+        for cache, lookups in memory.lookups().items():
             name = cache.replace(" ", "_")
+            self._raise_to(self._lookups, lookups.hits, name, "hit")
+            self._raise_to(self._lookups, lookups.misses, name, "miss")
+        disk_caches = disk_caches_of_process()
+        self._disk_bytes.set(max((cache.noted_bytes() for cache in disk_caches), default=0))
+        self._disk_limit.set(max((cache.limit for cache in disk_caches), default=0))
+        for name, lookups in (("disk", cache.lookups) for cache in disk_caches[:1]):
             self._raise_to(self._lookups, lookups.hits, name, "hit")
             self._raise_to(self._lookups, lookups.misses, name, "miss")
         waits = waits_of_writers()
@@ -161,7 +171,9 @@ class Metrics:
     def _counter(self, name: str, help_: str, *labels: str) -> Counter:
         return Counter(f"omnigraph_{name}", help_, labels, registry=self._registry)
 
-    def _gauge(self, name: str, help_: str, *labels: str, mode: Literal["livesum", "livemin"] = "livesum") -> Gauge:
+    def _gauge(
+        self, name: str, help_: str, *labels: str, mode: Literal["livesum", "livemin", "livemax"] = "livesum"
+    ) -> Gauge:
         return Gauge(f"omnigraph_{name}", help_, labels, registry=self._registry, multiprocess_mode=mode)
 
 

@@ -77,11 +77,12 @@ class GraphLog:
     def _cold_head(self, ref: BranchRef) -> LogEntry | Tombstone:
         hinted = self._hints.read(ref.branch_id)
         if hinted is not None and hinted >= ref.first_own_version:
-            at, behind = self.entries([(ref.branch_id, hinted), (ref.branch_id, hinted + 1)])
-            if behind is not None:
-                return self._advance(ref, behind)
-            if at is not None:
-                return at
+            # The commit after this one may have written no hint; then its successor is asked for at once, too.
+            last = hinted + (2 if (hinted + 1) % _LOOK_EVERY == 0 else 1)
+            entries = self.entries((ref.branch_id, version) for version in range(hinted, last + 1))
+            newest = next((entry for entry in reversed(entries) if entry is not None), None)
+            if newest is not None:
+                return self._advance(ref, newest) if newest.version == last else newest
             # The hint names a slot that was never written: it is only a hint, the log itself decides.
             return self._newest_listed(ref, ref.first_own_version - 1) or self._fork_entry(ref)
         first = self.fetch(ref.branch_id, ref.first_own_version)

@@ -7,10 +7,10 @@ object is never opened here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import lance
 import numpy as np
@@ -20,6 +20,8 @@ from lance.blob import BlobType
 from numpy.typing import NDArray
 
 from omnigraph.errors import BlobIntegrityError
+
+RowIds: TypeAlias = NDArray[np.int64]
 
 _INLINE, _PACKED, _DEDICATED, _EXTERNAL = range(4)
 _KINDS: Final = frozenset({_INLINE, _PACKED, _DEDICATED, _EXTERNAL})
@@ -45,13 +47,16 @@ def read_field(stored: pa.Field) -> pa.Field:
     return stored.with_type(_DESCRIPTOR) if isinstance(stored.type, BlobType) else stored
 
 
-def blob_column(data: pa.Array, uri: pa.Array, valid: pa.Array) -> pa.Array:
+def blob_column(
+    data: pa.Array, uri: pa.Array, valid: pa.Array, position: pa.Array | None = None, size: pa.Array | None = None
+) -> pa.Array:
     """Managed bytes and external references as one column: a valid cell has exactly one of the two. Null, empty (`data`
-    of no bytes) and external stay three different things."""
+    of no bytes) and external stay three different things. A reference may name a part of its object."""
     type_ = blob_field("blob", nullable=True).type
     absent = pa.nulls(len(valid), pa.uint64())
+    span = [absent if part is None else part for part in (position, size)]
     cells = pa.StructArray.from_arrays(
-        [data.cast(pa.large_binary()), uri.cast(pa.string()), absent, absent],
+        [data.cast(pa.large_binary()), uri.cast(pa.string()), *span],
         fields=[type_.storage_type.field(i) for i in range(4)],
         mask=pa.compute.invert(valid),
     )
@@ -141,3 +146,36 @@ class BlobContent:
         starts = range(0, len(self), _COMPARED_BYTES)
         ranges = ((start, min(_COMPARED_BYTES, len(self) - start)) for start in starts)
         return all(self.part(*range_) == other.part(*range_) for range_ in ranges)
+
+
+def carried_blobs(
+    descriptors: pa.ChunkedArray, contents: Callable[[RowIds], list[BlobContent]], row_ids: RowIds
+) -> pa.Array:
+    """The stored cells of some rows as a column to write: bytes are read and references stay what they are."""
+    described = BlobDescriptors.of(descriptors)
+    data: list[bytes | None] = [None] * len(row_ids)
+    managed = np.flatnonzero(described.managed)
+    for row, content in zip(managed.tolist(), contents(row_ids[managed]), strict=True):
+        data[row] = content.read()
+    is_part = described.external & (described.size > 0)
+    return blob_column(
+        pa.array(data, pa.large_binary()),
+        pc.if_else(pa.array(described.external), described.uri.combine_chunks(), None),
+        pa.array(described.valid),
+        pa.array(described.position, mask=~is_part),
+        pa.array(described.size, mask=~is_part),
+    )
+
+
+def spans_of_blobs(descriptors: Iterable[pa.ChunkedArray], rows: int, nbytes: int) -> Iterator[slice]:
+    """Consecutive rows whose managed bytes are at most so many together, or a single row."""
+    ends = np.zeros(rows, np.int64)
+    for column in descriptors:
+        described = BlobDescriptors.of(column)
+        ends += np.cumsum(np.where(described.managed, described.size, 0).astype(np.int64))
+    first = 0
+    while first < rows:
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + nbytes, side="right")))
+        yield slice(first, last)
+        first = last

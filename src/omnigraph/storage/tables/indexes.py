@@ -11,15 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from lance import LanceOperation
 from lance.dataset import Index
 from numpy.typing import NDArray
 
-from omnigraph.language.catalog import Metric
+from omnigraph.language.catalog import Metric, VectorIndex
+from omnigraph.storage.models import VectorIndexRecord
 from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, translate_errors
 from omnigraph.storage.tables.rows import Table, identifier
 
@@ -28,6 +30,9 @@ NGRAM: Final = "NGRAM"
 LABEL_LIST: Final = "LABEL_LIST"
 TEXT_INDEX_KIND: Final = "INVERTED"
 VECTOR_INDEX_KIND: Final = "IVF_FLAT"
+APPROXIMATE_INDEX_KIND: Final = "IVF_SQ"
+"""Groups of near vectors, each number in one byte: of the kinds that Lance has, the fastest at the same recall."""
+VECTOR_INDEX_KINDS: Final = frozenset({VECTOR_INDEX_KIND, APPROXIMATE_INDEX_KIND})
 
 TEXT_INDEX_OPTIONS: Final[dict[str, Any]] = {
     "base_tokenizer": "simple",
@@ -48,6 +53,12 @@ EXTREME_VECTORS: Final = "property has vectors too long or too short for an inde
 MOST_SEGMENTS: Final = 8
 """Every search asks every segment; from here on one new segment takes the place of all."""
 
+_ROWS_PER_PARTITION: Final = 256
+"""At least so many vectors train the centre of a partition."""
+
+_RECORD: Final = "omnigraph.index."
+"""What the records of vector indexes begin with among the settings that a table version has."""
+
 # Far beyond what any model makes, and far within what sums of squares may reach in 32 bits.
 _SHORTEST_ORDINARY: Final = 1e-12
 _LONGEST_ORDINARY: Final = 1e12
@@ -57,7 +68,7 @@ _MOVED: Final = "_row_created_at_version != _row_last_updated_at_version"
 
 
 def vector_index_options(metric: Metric) -> dict[str, Any]:
-    """One partition of the vectors themselves, so that searching it is exact."""
+    """One partition of the vectors themselves, so that searching it is exact. Approximate indexes share the metric."""
     return {"num_partitions": 1, "metric": metric.value}
 
 
@@ -69,6 +80,91 @@ class IndexSpec:
     kind: str
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    vectors: VectorIndex | None = None
+    """The parameters of an index of vectors that may be approximate."""
+
+    @property
+    def is_vector(self) -> bool:
+        return self.kind in VECTOR_INDEX_KINDS
+
+
+def spec_at(table: Table, spec: IndexSpec) -> IndexSpec:
+    """The index as it should be at the size of a table version. From some size on, vectors get an approximate index; it
+    stays until the table has shrunk to half of that."""
+    if spec.vectors is None:
+        return spec
+    exact_rows, rows = spec.vectors.exact_rows, table.state.rows
+    stays = rows * 2 > exact_rows and _stored_kind(table, spec.name) == APPROXIMATE_INDEX_KIND
+    if rows <= exact_rows and not stays:
+        return spec
+    return replace(spec, kind=APPROXIMATE_INDEX_KIND, options={"metric": spec.options["metric"]})
+
+
+def partition_count(spec: IndexSpec, rows: int, total: int) -> int:
+    """The partitions of a segment over `rows` of the `total` rows of a table: its share of what is declared, or the
+    square root of its rows."""
+    declared = None if spec.vectors is None else spec.vectors.partitions
+    wanted = math.isqrt(rows) if declared is None else round(declared * rows / max(1, total))
+    return max(1, min(wanted, rows // _ROWS_PER_PARTITION))
+
+
+def most_partitions(table: Table, spec: IndexSpec) -> int:
+    """The partitions of the largest segment of a stored index."""
+    segments = stored_indexes(table).get(spec.name, ())
+    sizes = [sum(f.metadata.num_rows for f in table._fragments_among(segment.fragment_ids)) for segment in segments]
+    return partition_count(spec, max(sizes, default=0), table.state.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """An index as a version has it: what it covers, its size where that is known, and what was measured of it."""
+
+    kind: str
+    rows: IndexCoverage
+    bytes: int | None
+    is_outdated: bool
+    record: VectorIndexRecord | None
+    is_measured: bool
+    """Whether the record is of these segments."""
+
+
+def stored_index(table: Table, spec: IndexSpec) -> StoredIndex | None:
+    """A declared index as it is stored; None before it is built. Reads the manifest alone."""
+    index = next((each for each in table._described_indexes() if each.name == spec.name), None)
+    if index is None:
+        return None
+    record = index_record(table, spec.name)
+    covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}
+    sizes = [segment.size_bytes for segment in index.segments]
+    return StoredIndex(
+        kind=index.index_type.upper(),
+        rows=_coverage(table, covered),
+        bytes=None if None in sizes else sum(sizes),
+        is_outdated=is_outdated(table, spec),
+        record=record,
+        is_measured=record is not None and record.segments == segment_ids(table, spec.name),
+    )
+
+
+def segment_ids(table: Table, name: str) -> tuple[str, ...]:
+    """The segments of an index, in a fixed order."""
+    return tuple(sorted(str(segment.uuid) for segment in stored_indexes(table).get(name, ())))
+
+
+def _stored_kind(table: Table, name: str) -> str | None:
+    return next((index.index_type.upper() for index in table._described_indexes() if index.name == name), None)
+
+
+def index_record(table: Table, name: str) -> VectorIndexRecord | None:
+    """What was measured of an approximate index when it was built; None when it has not been measured."""
+    text = table._dataset.config().get(f"{_RECORD}{name}")
+    return None if text is None else VectorIndexRecord.from_json(text, f"{table.state.path}: {name}")
+
+
+def index_records(records: Mapping[str, VectorIndexRecord]) -> Any:
+    """The operation that keeps records, by index name, with the next version of a table and all after it."""
+    texts: dict[str, str | None] = {f"{_RECORD}{name}": record.to_json() for name, record in records.items()}
+    return LanceOperation.UpdateConfig(config_updates=LanceOperation.UpdateMap(texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +225,10 @@ def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexC
         for segment in index.segments
         for fragment in segment.fragment_ids
     }
+    return _coverage(table, covered)
+
+
+def _coverage(table: Table, covered: Collection[int]) -> IndexCoverage:
     rows = {f.fragment_id: f.metadata.num_rows for f in table._fragments()}
     indexed = sum(count for fragment, count in rows.items() if fragment in covered)
     return IndexCoverage(indexed, sum(rows.values()) - indexed)
@@ -137,18 +237,22 @@ def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexC
 def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
     """The work that completes index `spec` in this version."""
 
+    spec = spec_at(table, spec)
+
     def trainable(fragment_ids: list[int]) -> list[int]:
-        if spec.kind != VECTOR_INDEX_KIND:
+        if not spec.is_vector:
             return fragment_ids
         has_vector = f"{identifier(spec.column)} IS NOT NULL"
         return [fragment_id for fragment_id in fragment_ids if _any_row(table, [fragment_id], has_vector)]
 
     living = [f.fragment_id for f in table._fragments()]
     segments = stored_indexes(table).get(spec.name, ())
+    if segments and is_outdated(table, spec):
+        return IndexNeed(tuple(trainable(living)), segments)
     covered = {fragment for segment in segments for fragment in segment.fragment_ids}
     missing = trainable([fragment_id for fragment_id in living if fragment_id not in covered])
     if not missing:
-        lacks_vectors = spec.kind == VECTOR_INDEX_KIND and not segments and living
+        lacks_vectors = spec.is_vector and not segments and living
         return IndexNeed(pending=NO_VECTORS if lacks_vectors else None)
     living_segments = [s for s in segments if not set(s.fragment_ids).isdisjoint(living)]
     if not living_segments:
@@ -160,12 +264,29 @@ def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
     return IndexNeed(tuple(missing), tuple(s for s in segments if s not in living_segments))
 
 
+def is_outdated(table: Table, spec: IndexSpec) -> bool:
+    """Whether a stored index of vectors is of another kind, or was built with other parameters, than it should be."""
+    declared = spec.vectors
+    if declared is None:
+        return False
+    spec = spec_at(table, spec)
+    record = index_record(table, spec.name)
+    for index in table._described_indexes():
+        if index.name == spec.name:
+            metric = str(index.details.get("metric_type", "")).lower()
+            if index.index_type.upper() != spec.kind or metric != spec.options["metric"]:
+                return True
+    if spec.kind != APPROXIMATE_INDEX_KIND or record is None or record.partitions == declared.partitions:
+        return False
+    return record.segments == segment_ids(table, spec.name)  # of segments that nobody has measured it says nothing
+
+
 def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index | None:
     """One new segment over these fragments, written and not yet part of any version; None as `create_segment`."""
     # Building one takes the dataset for itself: others who read or write from the same version would fail.
     own = copy(table._dataset)
     with table.writing("indexing"):
-        segment = create_segment(own, spec, fragment_ids)
+        segment = create_segment(own, spec_at(table, spec), fragment_ids)
         if spec.kind == TEXT_INDEX_KIND:
             # A text segment can be searched only after this step, even when it is the only one.
             segment = own.merge_existing_index_segments([segment])
@@ -207,12 +328,18 @@ def matrix_of(vectors: pa.Array) -> NDArray[np.float32]:
 
 def create_segment(dataset: Any, spec: IndexSpec, fragment_ids: Collection[int]) -> Index | None:
     """The segment that Lance builds; None for vectors that its single precision can't be trained with."""
+    options = dict(spec.options)
+    if spec.kind == APPROXIMATE_INDEX_KIND:
+        chosen = [dataset.get_fragment(fragment_id) for fragment_id in fragment_ids]
+        rows = sum(fragment.metadata.num_rows for fragment in chosen)
+        total = sum(fragment.metadata.num_rows for fragment in dataset.get_fragments())
+        options["num_partitions"] = partition_count(spec, rows, total)
     try:
         segment: Index = dataset.create_index_uncommitted(
-            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
+            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **options
         )
     except LANCE_ERRORS:
-        if spec.kind != VECTOR_INDEX_KIND:
+        if not spec.is_vector:
             raise
         lengths = VectorLengths()
         fragments = [dataset.get_fragment(fragment_id) for fragment_id in fragment_ids]

@@ -50,7 +50,7 @@ def translate_errors(
         yield
     except BaseException as error:
         # A damaged type in a schema surfaces in Python code of Lance.
-        if not isinstance(error, (*LANCE_ERRORS, TypeError)) and not _is_panic(error):
+        if not isinstance(error, (*LANCE_ERRORS, TypeError)) and not is_panic(error):
             raise
         explained = _explain(doing, error, location, state, dataset)
         if explained is None and _speaks_of_files(error, state):
@@ -65,7 +65,7 @@ def translate_errors(
         raise explained from error
 
 
-def _is_panic(error: BaseException) -> bool:
+def is_panic(error: BaseException) -> bool:
     """Lance panics on some damaged files: not an Exception, and of a class that can't be imported."""
     return type(error).__name__ == "PanicException"
 
@@ -96,7 +96,7 @@ def _explain(
 def _speaks_of_files(error: BaseException, state: TableState | None) -> bool:
     """Whether an error comes from stored bytes. A filter or a column that does not exist is our own mistake."""
     text = str(error)
-    if isinstance(error, pa.ArrowInvalid) or _is_panic(error) or _UNFIT_FILE in text or _CONTRADICTION.search(text):
+    if isinstance(error, pa.ArrowInvalid) or is_panic(error) or _UNFIT_FILE in text or _CONTRADICTION.search(text):
         return True
     if state is not None and state.path.rsplit("/", 1)[-1] in text and _MISSING.search(text):
         return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 from lance import FragmentMetadata, LanceOperation
+from lance.fragment import RowDatasetVersionMeta
 from lance.optimize import CompactionTask
 from lance.schema import LanceSchema
 from numpy.typing import NDArray
@@ -140,6 +142,17 @@ def condense_row_versions(fragment: Mapping[str, Any]) -> dict[str, Any]:
     lengths = np.diff(starts, append=rows)
     runs = list(zip(lengths.tolist(), versions.tolist(), strict=True))
     return {**fragment, _CREATED: _version_meta([(rows, _CREATED_VERSION)]), _UPDATED: _version_meta(runs)}
+
+
+def mark_updated_rows(fragments: Iterable[FragmentMetadata], updated: int) -> Iterator[FragmentMetadata]:
+    """New fragments whose first rows, so many of them all, are updated ones. Their versions are condensed, too."""
+    for fragment in fragments:
+        rows, old = fragment.physical_rows, min(updated, fragment.physical_rows)
+        updated -= old
+        versions = [(old, _CREATED_VERSION), (rows - old, _UPDATED_VERSION)]
+        metas = _version_meta(run for run in versions if run[0]), _version_meta([(rows, _UPDATED_VERSION)])
+        created, last_updated = (RowDatasetVersionMeta.from_json(json.dumps(meta)) for meta in metas)
+        yield replace(fragment, created_at_version_meta=created, last_updated_at_version_meta=last_updated)
 
 
 def _row_versions(meta: Mapping[str, Any]) -> NDArray[np.uint64]:

@@ -8,21 +8,25 @@ void.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from lance import LanceOperation
 from lance.dataset import Index
 
-from omnigraph.storage.models import TableState
+from omnigraph.storage.models import TableState, VectorIndexRecord
 from omnigraph.storage.tables.indexes import (
     EXTREME_VECTORS,
-    VECTOR_INDEX_KIND,
+    IndexNeed,
     IndexSpec,
     build_segment,
     covered_fragments,
     index_need,
+    index_records,
     stored_indexes,
 )
 from omnigraph.storage.tables.lance_metadata import FragmentRewrite, rewrite_fragments
@@ -40,6 +44,11 @@ SPARE_IDS: Final = 1 << 12
 """Fragment ids left to writers who go on while a table is compacted."""
 MOST_FILES: Final = 3
 """Updates of single columns add files to a fragment; from here on it is written again as one file."""
+
+
+_BUILDS_AT_ONCE: Final = max(2, os.cpu_count() or 1)
+_BUILDS: Final = threading.BoundedSemaphore(_BUILDS_AT_ONCE)
+"""A build sorts a whole column in memory, so there is a limit for all tables of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +70,23 @@ class IndexChange(NamedTuple):
         return LanceOperation.CreateIndex(self.segments, self.replaced)
 
 
+class IndexMeasures(NamedTuple):
+    """What was measured of approximate indexes, by their names."""
+
+    records: dict[str, VectorIndexRecord]
+
+    @property
+    def operation(self) -> Any:
+        return index_records(self.records)
+
+
 @dataclass(frozen=True, slots=True)
 class MaintenanceWork:
     """The result of maintenance on one version of a table, and its steps, which can be replayed on another version."""
 
     base: TableState
     staged: StagedTable
-    steps: tuple[IndexChange | FragmentRewrite, ...] = ()
+    steps: tuple[IndexChange | FragmentRewrite | IndexMeasures, ...] = ()
     fragments_removed: int = 0
     fragments_added: int = 0
     pending: tuple[PendingIndex, ...] = ()
@@ -157,13 +176,13 @@ class TableMaintenance:
         declared = {spec.name for spec in specs}
         replaced = [s for name, segments in stored_indexes(table).items() if name not in declared for s in segments]
         segments, pending = [], []
-        for spec in specs if table.state.rows else ():
-            need = index_need(table, spec)
+        needs = [(spec, index_need(table, spec)) for spec in specs] if table.state.rows else []
+        for (spec, need), segment in zip(needs, _build_segments(table, needs), strict=True):
             if need.pending is not None:
                 pending.append(PendingIndex(spec.column, need.pending))
             if not need:
                 continue
-            if (segment := build_segment(table, spec, need.fragment_ids)) is None:
+            if segment is None:
                 pending.append(PendingIndex(spec.column, EXTREME_VECTORS))
             else:
                 segments.append(segment)
@@ -183,7 +202,7 @@ class TableMaintenance:
         """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
         table = self._reader.open(state)
         fills, coverage = fragment_fills(table), covered_fragments(table)
-        covered = [coverage.get(spec.name, set()) for spec in specs if spec.kind != VECTOR_INDEX_KIND]
+        covered = [coverage.get(spec.name, set()) for spec in specs if not spec.is_vector]
         return TableCondition(
             rows=state.rows,
             small_fragments=sum(fill.is_small for fill in fills),
@@ -203,8 +222,7 @@ class TableMaintenance:
         replayed = replace(work, base=base, staged=StagedTable(base), steps=(), files=_files(self._reader.open(base)))
         for step in work.steps:
             table = self._reader.open(replayed.staged.state)
-            fits = _holds_unchanged(table, step) if isinstance(step, FragmentRewrite) else _has_files(table, work, step)
-            if not fits:
+            if not _fits(table, work, step):
                 return None
             replayed = self._apply(replayed, step)
         return replayed
@@ -234,11 +252,27 @@ class TableMaintenance:
                 table = self._reader.open(work.staged.state)
         return work
 
-    def _apply(self, work: MaintenanceWork, step: IndexChange | FragmentRewrite) -> MaintenanceWork:
+    def keep_measures(self, work: MaintenanceWork, records: Mapping[str, VectorIndexRecord]) -> MaintenanceWork:
+        """Work with what was measured of its indexes, which every later version of the table has too."""
+        return self._apply(work, IndexMeasures(dict(records)))
+
+    def _apply(self, work: MaintenanceWork, step: IndexChange | FragmentRewrite | IndexMeasures) -> MaintenanceWork:
         if not any(step):
             return work
         staged = self._staging.apply(work.staged.state, step.operation)
         return replace(work, staged=staged, steps=(*work.steps, step))
+
+
+def _build_segments(table: Table, needs: Sequence[tuple[IndexSpec, IndexNeed]]) -> list[Index | None]:
+    """The segment of each index that needs one, some at a time: no column waits for the longest build."""
+
+    def build(spec: IndexSpec, need: IndexNeed) -> Index | None:
+        with _BUILDS:
+            return build_segment(table, spec, need.fragment_ids)
+
+    with ThreadPoolExecutor(_BUILDS_AT_ONCE, thread_name_prefix="omnigraph-index") as workers:
+        builds = [workers.submit(build, spec, need) if need else None for spec, need in needs]
+        return [None if each is None else each.result() for each in builds]
 
 
 def _files(table: Table) -> dict[int, tuple[str, ...]]:
@@ -247,6 +281,16 @@ def _files(table: Table) -> dict[int, tuple[str, ...]]:
 
 def _segments(table: Table) -> list[Index]:
     return [segment for segments in stored_indexes(table).values() for segment in segments]
+
+
+def _fits(table: Table, work: MaintenanceWork, step: IndexChange | FragmentRewrite | IndexMeasures) -> bool:
+    """Whether a step of some work may be done on another version of the table."""
+    match step:
+        case FragmentRewrite():
+            return _holds_unchanged(table, step)
+        case IndexChange():
+            return _has_files(table, work, step)
+    return True
 
 
 def _holds_unchanged(table: Table, rewritten: FragmentRewrite) -> bool:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ from omnigraph.errors import IntegrityError
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState, manifest_path
+from omnigraph.storage.tables.disk.local_copies import LocalCopies
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.rows import Table
 
@@ -84,6 +87,7 @@ def _digest(data: bytes) -> bytes:
 _OPEN_BYTES = 64 << 20
 # A writer leaves a version behind with each commit: without this, a busy table alone would fill the bound above.
 _OPEN_VERSIONS = 16
+_OPEN_COPIES = 64
 _METADATA_CACHE_BYTES = 128 << 20
 _INDEX_CACHE_BYTES = 1 << 30
 # The cost of an open dataset: its manifest in memory, mostly the metadata of fragments and columns.
@@ -95,8 +99,9 @@ _BYTES_PER_COLUMN = 1 << 10
 class TableReader:
     """Opens table versions of one graph and keeps the most recent ones open."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, copies: LocalCopies | None = None) -> None:
         self.location = location
+        self._copies = copies
         self.session = Session(
             index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
         )
@@ -104,19 +109,58 @@ class TableReader:
         self._open: OrderedDict[str, OrderedDict[str, Table]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
+        self._opening: dict[tuple[str, ...], threading.Lock] = {}
+        self._copied: RecentlyUsed[str, Table] = RecentlyUsed(_OPEN_COPIES)
 
     @property
     def storage_options(self) -> dict[str, str] | None:
         return dict(self.location.options) or None
 
     def open(self, state: TableState) -> Table:
+        """The version; threads that ask for it at the same time share its requests."""
+        if (table := self._peek(state)) is not None:
+            return table
+        with self._only_one(state.path, state.version):
+            table = self._peek(state)
+            return self.keep(self._load(state)) if table is None else table
+
+    def open_to_read(self, state: TableState) -> Table:
+        """The same for who never writes from it: where this machine has a copy of the version, that is read."""
+        if self._copies is None:
+            return self.open(state)
+        place = f"{state.path}@{state.version}"
+        with self._only_one("copy", place):
+            table = self._copied.get(place)
+            if table is None or table._dataset.has_left_copy:
+                dataset = self._copies.open(state, self.session, partial(self.open, state))
+                if dataset is None:
+                    table = self.open(state)
+                    if state.rows:
+                        self._copies.note_use(table)
+                else:
+                    table = self._copied[place] = Table(state, dataset, self.location)
+        return table
+
+    @contextmanager
+    def _only_one(self, *place: str) -> Iterator[None]:
+        """One thread at a time opens a version; the others wait for it."""
+        with self._lock:
+            opening = self._opening.setdefault(place, threading.Lock())
+        try:
+            with opening:
+                yield
+        finally:
+            with self._lock:
+                self._opening.pop(place, None)
+
+    def _peek(self, state: TableState) -> Table | None:
         with self._lock:
             versions = self._open.get(state.path)
-            if versions is not None and (table := versions.get(state.version)) is not None:
+            table = None if versions is None else versions.get(state.version)
+            if versions is not None and table is not None:
                 versions.move_to_end(state.version)
                 self._open.move_to_end(state.path)
-                return table
-        return self.keep(self._load(state))
+            return table
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""

@@ -8,7 +8,7 @@ finds its rows by a scan of no column and takes them by row id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -16,15 +16,18 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance.blob import BlobType
+from lance.dataset import serialize_row_addrs
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
-from omnigraph.storage.integer_sets import is_ascending, is_member
+from omnigraph.storage.integer_sets import distinct, factorize, find_positions, is_ascending, is_member
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState, manifest_name
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
 from omnigraph.storage.tables.lance_errors import stored_files, translate_errors
+from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, RowAddresses
 
 
 def string_literal(text: str) -> str:
@@ -55,6 +58,8 @@ ROW_ADDRESS: Final = "_rowaddr"
 """The address of a row: its fragment in the upper half, its offset there in the lower. Can be read like a column."""
 
 Watch: TypeAlias = Callable[[int], None]
+Values: TypeAlias = "Collection[str | int] | pa.Array | pa.ChunkedArray"
+"""Values of one column, to be looked up."""
 
 WIDE_COLUMNS: Final = 500
 TAKEN_ROWS: Final = 4_096
@@ -64,15 +69,24 @@ TAKEN_ROWS: Final = 4_096
 _VALUES_PER_LOOKUP: Final = 10_000
 # Measured with and without an index: beyond the list above and this share of the rows, one scan costs less.
 _LOOKUP_SHARE: Final = 200
-# Every batch of a scan hashes all wanted values anew, so batches are large.
 _ROWS_PER_SCANNED_BATCH: Final = 1 << 19
+_ROWS_PER_WANTED: Final = 2
 _LARGE_BLOB_BYTES: Final = 1 << 30
 # Above this share of the table a sequential scan is faster than fetching rows one by one.
 _TAKEN_SHARE: Final = 16
 # Bytes per batch for a reader that watches, of rows that can have any size.
 _WATCHED_BATCH_BYTES: Final = 4 << 20
 _FIRST_TAKEN: Final = 64
+# Rows for one scan: their ids are listed for it.
+_MOST_TAKEN: Final = 1 << 18
+# Up to so many rows of so few fragments are taken from each fragment, which plans nothing.
+_TAKEN_SINGLY: Final = 256
+_FRAGMENTS_TAKEN_SINGLY: Final = 4
+# With more columns planning a scan costs more than taking rows one by one.
+_PLANNED_COLUMNS: Final = 50
 _INT32_OFFSETS: Final = 1 << 31
+# Of the rows of a commit that its own process keeps for its next reader; within what an open table is taken to cost.
+_APPENDED_BYTES: Final = 8 << 10
 
 
 class Table:
@@ -83,14 +97,34 @@ class Table:
         self._dataset = dataset
         self._location = location
         self._watch: Watch | None = None
+        self._origin: Table | None = None
+        self._appended: tuple[str, pa.Table] | None = None
+
+    def with_appended(self, base: Table, rows: pa.Table) -> None:
+        """These rows are all that this version adds to `base`, of which it keeps every row. Only the writer of a
+        version may say so: what another process has committed is read. Many rows are not worth their memory."""
+        if rows.nbytes <= _APPENDED_BYTES:
+            self._appended = base.key, rows
+
+    def appended_to(self, base: Table) -> pa.Table | None:
+        """The rows that this version adds to another one, if it is known to differ in nothing else."""
+        return self._appended[1] if self._appended is not None and self._appended[0] == base.key else None
 
     def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
         raising."""
         _ = self.columns, self.key  # made once for the version and not for each of its readers
         table = Table(self.state, self._dataset, self._location)
-        table.__dict__.update(self.__dict__, _watch=watch)
+        table.__dict__.update(self.__dict__, _watch=watch, _origin=self._origin or self)
         return table
+
+    @property
+    def is_local(self) -> bool:
+        return self._location.is_local
+
+    @cached_property
+    def uri(self) -> str:
+        return self._location.child(self.state.path)
 
     @cached_property
     def key(self) -> str:
@@ -105,6 +139,29 @@ class Table:
     @cached_property
     def columns(self) -> frozenset[str]:
         return frozenset(self.schema.names)
+
+    @cached_property
+    def _blob_columns(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.schema if isinstance(field.type, BlobType))
+
+    @property
+    def addresses(self) -> RowAddresses:
+        """Where the rows of this version are."""
+        return (self._origin or self)._addresses
+
+    @cached_property
+    def _addresses(self) -> RowAddresses:
+        with self.reading():
+            return RowAddresses.of(self.state.path, self._dataset, self._location)
+
+    @property
+    def field_ids(self) -> Mapping[str, int]:
+        """The number of each column, which no other column of the table ever has."""
+        return (self._origin or self)._field_ids
+
+    @cached_property
+    def _field_ids(self) -> Mapping[str, int]:
+        return {field.name(): field.id() for field in self._dataset.lance_schema.fields()}
 
     def reading(self) -> AbstractContextManager[None]:
         """Lance reads this version: a failure leaves as one of our errors, which names the damaged file."""
@@ -193,15 +250,35 @@ class Table:
                     batches.append(batch)
                 return pa.Table.from_batches(batches, reader.schema)
 
+    def physical_batches(self, columns: Sequence[str], fragment_ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Columns of some fragments, one after the other, as their files hold them: rows that were deleted included."""
+        with self.reading():
+            scanner = self._dataset.scanner(
+                columns=list(columns),
+                fragments=self._fragments_among(fragment_ids),
+                with_row_id=True,
+                include_deleted_rows=True,
+                scan_in_order=True,
+                batch_size=_ROWS_PER_SCANNED_BATCH,
+                batch_size_bytes=_WATCHED_BATCH_BYTES if self._must_measure(columns) else None,
+            )
+            nbytes = 0
+            for batch in scanner.to_reader():
+                nbytes += batch.nbytes
+                self._tell(nbytes)
+                yield batch.select(list(columns))
+
     # By value
 
     def existing_ids(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that the table holds."""
         return set(self.rows_among("id", set(ids), ["id"]).column("id").to_pylist())
 
-    def rows_among(
-        self, column: str, values: Collection[str | int], columns: Sequence[str], *, row_ids: bool = False
-    ) -> pa.Table:
+    def ids_among(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Those of some distinct ids that the table holds. Many of them never become Python objects."""
+        return self.rows_among("id", ids, ["id"]).column("id").combine_chunks()
+
+    def rows_among(self, column: str, values: Values, columns: Sequence[str], *, row_ids: bool = False) -> pa.Table:
         """The rows whose `column` holds one of `values`: looked up when they are few, else found in one scan."""
         parts: list[pa.Table] = []
         nbytes = 0
@@ -212,23 +289,28 @@ class Table:
         return pa.concat_tables(parts) if parts else self._no_rows(columns, row_ids)
 
     def parts_among(
-        self, column: str, values: Collection[str | int], columns: Sequence[str], *, row_ids: bool = False
+        self, column: str, values: Values, columns: Sequence[str], *, row_ids: bool = False
     ) -> Iterator[pa.Table]:
         """The same rows, some at a time."""
-        if not values or not self.state.rows:
+        if not len(values) or not self.state.rows:
             return
-        wanted = list(values)
-        if len(wanted) <= max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
+        if len(values) <= max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
+            wanted = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
             for start in range(0, len(wanted), _VALUES_PER_LOOKUP):
                 listed = one_of(column, wanted[start : start + _VALUES_PER_LOOKUP])
                 for batch in self.batches(columns, filter=listed, row_ids=row_ids):
                     yield pa.table(batch)
             return
-        value_set = pa.array(wanted, self.schema.field(column).type)
+        value_set = values
+        if not isinstance(values, pa.Array | pa.ChunkedArray):
+            value_set = pa.array(list(values), self.schema.field(column).type)
         scanned = list(dict.fromkeys((*columns, column)))
+        # Every batch hashes all wanted values anew. One that is twice as long keeps that from being most of the work.
+        narrow = scanned == [column]
+        batch_rows = max(_ROWS_PER_SCANNED_BATCH, _ROWS_PER_WANTED * len(values) if narrow else 0)
         kept = [*columns, ROW_ID] if row_ids else list(columns)
         with self.reading():
-            scanner = self._dataset.scanner(columns=scanned, with_row_id=row_ids, batch_size=_ROWS_PER_SCANNED_BATCH)
+            scanner = self._dataset.scanner(columns=scanned, with_row_id=row_ids, batch_size=batch_rows)
             for batch in scanner.to_reader():
                 yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=value_set)).select(kept)
 
@@ -240,8 +322,6 @@ class Table:
             self._take(row_ids, list(columns[start : start + WIDE_COLUMNS]))
             for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
         ]
-        if any(part.num_rows != len(row_ids) for part in parts):
-            raise IntegrityError(self.state.path, f"version {self.state.version} lacks rows that it numbered itself")
         if len(parts) == 1:
             return parts[0]
         schema = pa.schema([field for part in parts for field in part.schema])
@@ -249,23 +329,94 @@ class Table:
 
     def _take(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
         """For a reader who watches, rows of unknown size are taken a few at first, and as many as fit a batch then."""
-        wanted = pa.array(np.ascontiguousarray(row_ids, np.int64).view(np.uint64))
-        size = _FIRST_TAKEN if self._must_measure(columns) else len(wanted)
+        size = _FIRST_TAKEN if self._must_measure(columns) else _MOST_TAKEN
         parts: list[pa.Table] = []
         start = nbytes = 0
-        while not parts or start < len(wanted):
+        while not parts or start < len(row_ids):
             self._tell(nbytes)
-            with self.reading():
-                parts.append(self._dataset._take_rows(wanted[start : start + size], columns=columns))
+            parts.append(self._take_part(np.ascontiguousarray(row_ids[start : start + size], np.int64), columns))
             start, nbytes = start + size, nbytes + parts[-1].nbytes
-            if start < len(wanted):
-                size = max(1, min(len(wanted) - start, start * _WATCHED_BATCH_BYTES // max(1, nbytes)))
+            if start < len(row_ids) and self._must_measure(columns):
+                size = max(1, min(len(row_ids) - start, start * _WATCHED_BATCH_BYTES // max(1, nbytes), _MOST_TAKEN))
         self._tell(nbytes)
         return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+    def check_watch(self) -> None:
+        """Raises when whoever watches this reader has had enough."""
+        self._tell(0)
 
     def _tell(self, nbytes: int) -> None:
         if self._watch is not None:
             self._watch(nbytes)
+
+    def _take_part(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
+        """By address, because Lance would build an index of all row ids to find a few: a few rows from their fragments
+        each, more rows in one scan of nothing else."""
+        if not len(row_ids):
+            return self._no_rows(columns, row_ids=False)
+        addresses = self._addresses_of(row_ids)
+        if self._is_taken_singly(addresses, columns):
+            return self._take_from_fragments(addresses, columns)
+        rows = self._scan_rows(row_ids, addresses, columns)
+        scanned = row_ids_of(rows)
+        if not np.array_equal(scanned, row_ids):
+            order = np.argsort(scanned, kind="stable")
+            positions, is_here = find_positions(scanned[order], row_ids)
+            if not is_here.all():
+                raise self._lacks_rows()
+            rows = rows.take(pa.array(order[positions]))
+        return rows.select(columns)
+
+    def _addresses_of(self, row_ids: RowIds) -> RowIds:
+        """An object store is not asked for deletion files of our own accord: Lance reads them, and leaves out rows that
+        do not exist."""
+        addresses = self.addresses.addresses(row_ids, live=not self._location.is_local)
+        if (addresses == NOWHERE).any():
+            raise self._lacks_rows()
+        return addresses
+
+    def _lacks_rows(self) -> IntegrityError:
+        return IntegrityError(self.state.path, f"version {self.state.version} lacks rows that it numbered itself")
+
+    def _is_taken_singly(self, addresses: RowIds, columns: Sequence[str]) -> bool:
+        # Lance gives the descriptors of blobs in scans only.
+        if not columns or any(name not in self.columns or name in self._blob_columns for name in columns):
+            return False
+        if len(columns) > _PLANNED_COLUMNS and len(addresses) <= TAKEN_ROWS:
+            return True
+        if len(addresses) > _TAKEN_SINGLY:
+            return False
+        fragments = [self.addresses.by_id[number] for number in distinct(addresses >> OFFSET_BITS).tolist()]
+        may_rank = self._location.is_local or not any(fragment.deletion_count for fragment in fragments)
+        return may_rank and len(fragments) <= _FRAGMENTS_TAKEN_SINGLY
+
+    def _take_from_fragments(self, addresses: RowIds, columns: list[str]) -> pa.Table:
+        wanted, _, order = factorize(addresses)
+        parts = []
+        for number in distinct(wanted >> OFFSET_BITS).tolist():
+            offsets = wanted[wanted >> OFFSET_BITS == number] & OFFSET_MASK
+            ranks = self.addresses.by_id[number].ranks(offsets)
+            with self.reading():
+                parts.append(self._dataset.get_fragment(number).take(ranks.tolist(), columns=columns))
+        rows = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+        return rows if is_ascending(order) else rows.take(pa.array(order))
+
+    def _scan_rows(
+        self, row_ids: RowIds, addresses: RowIds, columns: Sequence[str], filter: str | None = None
+    ) -> pa.Table:
+        """Of these rows those that exist and pass the filter, with `ROW_ID`."""
+        fragments = self._fragments_among(distinct(np.sort(addresses >> OFFSET_BITS)).tolist())
+        with self.reading():
+            return self._dataset.scanner(
+                columns=list(columns),
+                filter=filter,
+                fragments=fragments,
+                with_row_id=True,
+                row_addr_allowlist=serialize_row_addrs(row_ids.tolist()),
+                # Else Lance reads the columns of the rows that pass by row id.
+                late_materialization=False,
+                use_scalar_index=False,
+            ).to_table()
 
     def select(self, row_ids: RowIds, columns: Sequence[str], *, filter: str | None = None) -> pa.Table:
         """Of the rows with these distinct ids those that exist and pass `filter`, with `ROW_ID`, in any order."""
@@ -274,20 +425,23 @@ class Table:
         if row_ids.size * _TAKEN_SHARE > self.state.rows:
             rows = self.read(columns, filter=filter, row_ids=True)
             return rows.filter(pa.array(is_member(row_ids_of(rows), row_ids)))
-        if filter is None:
+        addresses = self.addresses.addresses(row_ids, live=not self._location.is_local)
+        exists = addresses != NOWHERE
+        row_ids, addresses = row_ids[exists], addresses[exists]
+        if not len(row_ids):
+            return self._no_rows(columns, row_ids=True)
+        if filter is None and self._is_taken_singly(addresses, columns):
             rows = self._take(row_ids, list(columns))
-            # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
-            if rows.num_rows == row_ids.size:
-                return rows.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))
-        listed = f"{ROW_ID} IN ({', '.join(map(str, row_ids.tolist()))})"
-        return self.read(columns, filter=listed if filter is None else f"{listed} AND ({filter})", row_ids=True)
+            return rows.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))
+        return self._scan_rows(row_ids, addresses, columns, filter)
 
     def blobs(self, column: str, row_ids: Sequence[int] | RowIds) -> list[BlobContent]:
         """The managed blobs of these rows, in this order; every row must have one. Content is read when asked for."""
         if not len(row_ids):
             return []
+        addresses = self._addresses_of(np.asarray(row_ids, np.int64))
         with self.reading():
-            files = self._dataset.take_blobs(column, ids=[int(row_id) for row_id in row_ids])
+            files = self._dataset.take_blobs(column, addresses=addresses.tolist())
         blobs = [BlobContent(file, self.reading) for file in files]
         # Lance reads without end where a damaged descriptor says so. Most blobs are too small to be worth a look.
         if (size := max(map(len, blobs))) >= _LARGE_BLOB_BYTES:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from lance.lance import tokenize
 from lance.query import MatchQuery
 from numpy.typing import NDArray
 
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, row_ids_of
 
 SCORE: Final = "_score"
@@ -25,6 +26,8 @@ DISTANCE: Final = "_distance"
 
 _EVERY_EXPANSION: Final = 1 << 30
 _EVERY_PARTITION: Final = 1 << 16
+_FACT_BYTES: Final = 8 << 20
+_BYTES_PER_PART: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,45 @@ def text_tokens(text: str, options: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(token.text, token.position) for token in tokenize(text, **options)]
 
 
-def fragment_contents(table: Table) -> list[FragmentContent]:
-    return [
+class _IndexLookup(NamedTuple):
+    match: ColumnIndex | None
+
+
+# What every search asks a version for is remembered: Lance makes it anew, in longer than some searches take.
+_CONTENTS: Final[ByteBoundCache[tuple[FragmentContent, ...]]] = SHARED_MEMORY.add(
+    "fragments of searched tables", ByteBoundCache(_FACT_BYTES)
+)
+_INDEXES: Final[ByteBoundCache[_IndexLookup]] = SHARED_MEMORY.add(
+    "indexes of searched columns", ByteBoundCache(_FACT_BYTES)
+)
+
+
+def fragment_contents(table: Table) -> tuple[FragmentContent, ...]:
+    key = (table._dataset.uri, table.state)
+    if (cached := _CONTENTS.get(key)) is not None:
+        return cached
+    contents = tuple(
         FragmentContent(
             fragment.fragment_id,
             (table._dataset.uri, *(file.path for file in fragment.metadata.files), fragment.deletion_file() or ""),
         )
         for fragment in table._fragments()
-    ]
+    )
+    return _CONTENTS.keep(key, contents, (sum(len(c.name) for c in contents) + 1) * _BYTES_PER_PART)
 
 
 def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     """The index of a kind on a column; None when no fragment of this version is covered by one."""
-    living = {fragment.fragment_id for fragment in table._fragments()}
+    key = (table._dataset.uri, table.state, column, kind)
+    if (cached := _INDEXES.get(key)) is not None:
+        return cached.match
+    index = _find_index(table, column, kind)
+    parts = 1 if index is None else 1 + len(index.fragment_ids) + len(index.segments)
+    return _INDEXES.keep(key, _IndexLookup(index), parts * _BYTES_PER_PART).match
+
+
+def _find_index(table: Table, column: str, kind: str) -> ColumnIndex | None:
+    living = {content.fragment_id for content in fragment_contents(table)}
     for index in table._described_indexes():
         if index.field_names == [column] and index.index_type.upper() == kind:
             segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
@@ -102,10 +131,18 @@ def indexed_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDAr
 
 
 def matching_rows(
-    table: Table, column: str, text: str, *, filter: str | None = None, limit: int | None = None, max_edits: int = 0
+    table: Table,
+    column: str,
+    text: str,
+    *,
+    filter: str | None = None,
+    limit: int | None = None,
+    max_edits: int = 0,
+    filter_by_index: bool = True,
 ) -> pa.Table:
     """Indexed rows that share a token with the text, with `_rowid` and `_score`; the best `limit` when given. Only for
-    a column with an inverted index. Scores count every document ever indexed, live or not."""
+    a column with an inverted index. Scores count every document ever indexed, live or not. `filter_by_index` lets
+    indexes of the filtered columns find the rows that pass, which is slower than reading the columns when many do."""
     query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
     with table.reading():
         scanner = table._dataset.scanner(
@@ -116,8 +153,16 @@ def matching_rows(
             limit=limit,
             with_row_id=True,
             fast_search=True,
+            use_scalar_index=filter_by_index,
         )
         return table._collect(scanner)
+
+
+def filtered_rows(table: Table, filter: str, *, by_index: bool) -> RowIds:
+    """The row ids of the rows that pass a filter, in any order; by the indexes of its columns, or by reading them."""
+    with table.reading():
+        scanner = table._dataset.scanner(columns=[], filter=filter, with_row_id=True, use_scalar_index=by_index)
+        return row_ids_of(table._collect(scanner))
 
 
 def stored_vectors(table: Table, column: str, fragment_id: int) -> Iterator[pa.RecordBatch]:
@@ -140,12 +185,16 @@ def nearest_rows(
     *,
     filter: str | None,
     index: ColumnIndex | None,
+    probes: int | None = None,
 ) -> pa.Table:
     """The k rows closest by Lance's single precision arithmetic, with their vectors, `_rowid` and `_distance`. Uses
-    `index` when given, all of its partitions and every row outside it; rows without a vector are left out."""
+    `index` when given, all of its partitions and every row outside it; rows without a vector are left out. With
+    `probes`, so many partitions of each segment are looked at, and more while fewer than k rows pass the filter."""
     asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
-    if index is not None:
+    if index is not None and probes is None:
         asked["nprobes"] = _EVERY_PARTITION
+    elif probes is not None:
+        asked["minimum_nprobes"] = probes
     with table.reading():
         scanner = table._dataset.scanner(
             columns=[column, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True

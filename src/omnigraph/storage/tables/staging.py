@@ -1,14 +1,16 @@
 """Staged writes: each takes a pinned base version of a table and returns a new detached one.
 
 The engine's write path calls `Staging`. Nothing here changes what anybody can read: a staged version that no log entry
-names is garbage for `cleanup`, whether its writer crashed, lost a race or was refused. Tables with very many columns
-get upserts composed of their parts, because Lance plans a merge in time that grows with the square of the columns.
+names is garbage for `cleanup`, whether its writer crashed, lost a race or was refused. A write costs what it changes:
+changed rows are written to new fragments under the row ids that they have, and deleted by address where they were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -17,30 +19,43 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import FragmentMetadata, LanceOperation
+from lance.blob import BlobType
 from lance.fragment import RowIdSequence, write_fragments
 from msgspec.structs import astuple
-from numpy.typing import NDArray
 
-from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.log.tracing import Trace
 from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.tables.blobs import carried_blobs, spans_of_blobs
 from omnigraph.storage.tables.indexes import covered_fragments, stored_indexes
 from omnigraph.storage.tables.lance_errors import translate_errors
 from omnigraph.storage.tables.lance_metadata import (
     arrange_columns,
     field_ids,
+    mark_updated_rows,
     rewrite_fragments,
     small_fragments_to_compact,
 )
+from omnigraph.storage.tables.memory.addresses import OFFSET_BITS, OFFSET_MASK
+from omnigraph.storage.tables.memory.columns import COLUMNS
+from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.reader import TableReader
-from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, WIDE_COLUMNS, Table, fragment_bytes
+from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, fragment_bytes, row_ids_of
 
 DATA_STORAGE_VERSION: Final = "2.2"
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatchReader"
 
 NO_CHANGES = ChangeCounts()
+
+# Rows that keep some of their columns are completed a few at first, and then as many as make so many bytes.
+_ROWS_COMPLETED_FIRST: Final = 256
+_ROWS_COMPLETED: Final = 1 << 16
+_BYTES_COMPLETED: Final = 32 << 20
+
+_FILES_AT_ONCE: Final = 8
+_ROWS_LOOKED_THROUGH: Final = 1 << 16
+"""Lance looks through as many rows in less time than a commit takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,42 +147,100 @@ class Staging:
     def append(self, base: TableState, rows: Rows) -> StagedTable:
         """Add rows without looking at what is there."""
         table = self._reader.open(base)
-        state = self._commit_data(table, self._write(table, rows, "append"))
-        return self._compact_small_fragments(state, ChangeCounts(inserted=state.rows - base.rows))
+        state = self._remember(table, self._commit_data(table, self._write(table, rows, "append")), rows)
+        staged = self._compact_small_fragments(state, ChangeCounts(inserted=state.rows - base.rows))
+        if isinstance(rows, pa.Table):
+            self._reader.open(staged.state).with_appended(table, rows)
+        return staged
 
     def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
-        """Insert or fully replace by id. Row ids survive the replacement."""
-        table = self._reader.open(base)
-        if len(table.schema) > WIDE_COLUMNS:
-            return self._wide_upsert(table, rows)
-        merge = table._dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        state, counts = self._merge(table, merge, rows)
-        return self._compact_small_fragments(state, counts)
+        """Insert or fully replace by id; every id once. Row ids survive the replacement."""
+        return self.change(base, rows)
 
     def update(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Replace the columns that `rows` carry, of rows that exist. All other columns keep what they hold."""
         table = self._reader.open(base)
-        state, counts = self._merge(table, table._dataset.merge_insert("id").when_matched_update_all(), rows)
-        return self._compact_small_fragments(state, counts)
+        others = [name for name in table.schema.names if name not in rows.column_names]
+        at_once = rows.num_rows <= _ROWS_COMPLETED_FIRST
+        stored = _StoredRows.among(table, rows.column("id"), others if at_once else [])
+        if not len(stored.row_ids):
+            return StagedTable(base)
+        rows, at = stored.matches(rows)
+        row_ids = stored.row_ids[at]
+        kept = stored.rows.take(pa.array(at)) if at_once else None
+        batches = _complete_rows(table, rows, row_ids, others, kept)
+        complete: Rows = pa.RecordBatchReader.from_batches(_plain_schema(table), batches)
+        complete = complete.read_all() if at_once else complete
+        state = self._replace(table, stored.addresses, complete, row_ids)
+        return self._compact_small_fragments(state, ChangeCounts(updated=len(row_ids)))
 
     def change(
         self, base: TableState, rows: pa.Table, patches: Sequence[pa.Table] = (), deleted: Collection[str] = ()
     ) -> StagedTable:
-        """Upsert rows, update some columns of others, and delete: several steps, of which only the last is named."""
+        """Upsert rows, update some columns of others, and delete: in as many steps as there are patches, and one for
+        the rest. Only the last version is named. Deleted ids that are not there are no error and not counted."""
         staged = StagedTable(base)
-        if rows.num_rows:
-            staged = staged.followed_by(self.upsert(staged.state, rows))
         for patch in patches:
             staged = staged.followed_by(self.update(staged.state, patch))
-        if deleted:
-            staged = staged.followed_by(self.delete(staged.state, deleted))
+        if rows.num_rows or deleted:
+            staged = staged.followed_by(self._change_rows(self._reader.open(staged.state), rows, deleted))
         return staged
+
+    def _change_rows(self, table: Table, rows: pa.Table, deleted: Collection[str]) -> StagedTable:
+        removed = pa.array(sorted(deleted), pa.string())
+        if len(removed) and rows.num_rows:
+            rows = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=removed)))
+        stored = _StoredRows.among(table, pa.chunked_array([*rows.column("id").chunks, removed], pa.string()))
+        if not len(stored.row_ids):
+            return self.append(table.state, rows) if rows.num_rows else StagedTable(table.state)
+        replaced, at = stored.matches(rows)
+        row_ids = stored.row_ids[at]
+        fresh = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=stored.ids)))
+        # Kept row ids belong to the first rows of the new fragments.
+        state = self._replace(table, stored.addresses, pa.concat_tables([replaced, fresh]), row_ids)
+        counts = ChangeCounts(fresh.num_rows, len(row_ids), len(stored.row_ids) - len(row_ids))
+        return self._compact_small_fragments(state, counts)
+
+    def _replace(self, table: Table, addresses: RowIds, rows: Rows, row_ids: RowIds) -> TableState:
+        """The table without the rows at these addresses, and with others, of which the first have these row ids."""
+        deletions = {number: partial(_without, table, number, offsets) for number, offsets in _by_fragment(addresses)}
+        if isinstance(rows, pa.Table) and not rows.num_rows:
+            left = self._in_parallel(list(deletions.values()))
+            changed, emptied = _changed_and_emptied(deletions, left)
+            # The predicate is a note in the transaction; the fragments say what is gone.
+            return self._commit_data(table, LanceOperation.Delete(changed, emptied, "rows by address"))
+        written, *left = self._in_parallel([partial(self._write, table, rows, "append"), *deletions.values()])
+        changed, emptied = _changed_and_emptied(deletions, left)
+        created = list(_with_row_ids(written.operation.fragments, row_ids))
+        looked_through = sum(table.addresses.by_id[number].physical_rows for number in deletions)
+        if self._disk is None or looked_through < _ROWS_LOOKED_THROUGH:
+            return self._remember(table, self._commit_data(table, _replacement(table, changed, emptied, created)), rows)
+        # To say since when a row exists Lance looks through all rows of the fragment that it comes from. With the new
+        # rows in a version of their own before, which no entry names, it takes our word for it.
+        self._trace.reach("stage.data.after")
+        appended = self._commit_on(table, table._dataset, LanceOperation.Append(created))
+        added = [fragment.metadata for fragment in appended.get_fragments()[-len(created) :]]
+        described = list(mark_updated_rows(added, len(row_ids)))
+        dataset = self._commit_on(table, appended, _replacement(table, [*changed, *described], emptied, []))
+        return self._remember(table, self._keep_committed(table, dataset), rows)
+
+    def _remember(self, base: Table, state: TableState, rows: Rows) -> TableState:
+        """The state; its new rows go to the columns in memory."""
+        if isinstance(rows, pa.Table):
+            COLUMNS.remember(self._reader.open(state), base, rows)
+        return state
+
+    def _in_parallel(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Files are written one after the other where that takes less than to start a thread."""
+        if self._disk is not None or len(jobs) == 1:
+            return [job() for job in jobs]
+        with ThreadPoolExecutor(min(len(jobs), _FILES_AT_ONCE)) as pool:
+            return list(pool.map(lambda job: job(), jobs))
 
     def delete(self, base: TableState, ids: Iterable[str]) -> StagedTable:
         """Remove the rows with these ids; ids that are not there are no error and not counted."""
         table = self._reader.open(base)
-        keys = pa.table({"id": pa.array(sorted(set(ids)), pa.string())}, schema=pa.schema([table.schema.field("id")]))
-        return StagedTable(*self._merge(table, table._dataset.merge_insert("id").when_matched_delete(), keys))
+        return self._change_rows(table, table.schema.empty_table(), set(ids))
 
     def overwrite(self, base: TableState, rows: Rows) -> StagedTable:
         """The rows become the whole table."""
@@ -266,32 +339,6 @@ class Staging:
             self._trace.reach("stage.compaction.after")
         return StagedTable(state, changes)
 
-    def _merge(self, table: Table, merge: Any, rows: pa.Table) -> tuple[TableState, ChangeCounts]:
-        with table.writing():
-            transaction, stats = merge.execute_uncommitted(rows)
-        counts = (stats[f"num_{change}_rows"] for change in ("inserted", "updated", "deleted"))
-        return self._commit_data(table, transaction), ChangeCounts(*counts)
-
-    def _wide_upsert(self, table: Table, rows: pa.Table) -> StagedTable:
-        """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
-        stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS], row_ids=True)
-        at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
-        is_stored = at.is_valid()
-        changed, emptied = _without(table, stored.column(ROW_ADDRESS).to_numpy())
-        row_ids = stored.column(ROW_ID).take(at.drop_null()).to_numpy()
-        replaced_first = pa.concat_tables([rows.filter(is_stored), rows.filter(pc.invert(is_stored))])
-        written = self._write(table, replaced_first, "append").operation.fragments
-        operation = LanceOperation.Update(
-            removed_fragment_ids=emptied,
-            updated_fragments=changed,
-            new_fragments=list(_with_row_ids(written, row_ids)),
-            # Every column has new values, so no index may answer for the new fragments.
-            fields_for_preserving_frag_bitmap=field_ids(table._dataset),
-            update_mode="rewrite_rows",
-        )
-        counts = ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids))
-        return self._compact_small_fragments(self._commit_data(table, operation), counts)
-
     def _write(self, table: Table, rows: Rows, mode: str) -> Any:
         with table.writing():
             return write_fragments(
@@ -308,14 +355,20 @@ class Staging:
         return self._commit(base, operation)
 
     def _commit(self, base: Table, operation: Any) -> TableState:
+        return self._keep_committed(base, self._commit_on(base, base._dataset, operation))
+
+    def _commit_on(self, base: Table, dataset: Any, operation: Any) -> Any:
+        """A version on top of this one, which is the base or a step on the way from it."""
         with base.writing():
-            dataset = lance.LanceDataset.commit(
-                base._dataset,
+            return lance.LanceDataset.commit(
+                dataset,
                 operation,
-                read_version=None if isinstance(operation, lance.Transaction) else base._dataset.version,
+                read_version=None if isinstance(operation, lance.Transaction) else dataset.version,
                 detached=True,
                 storage_options=self._reader.storage_options,
             )
+
+    def _keep_committed(self, base: Table, dataset: Any) -> TableState:
         state = self._keep(base.state.table_id, base.state.path, dataset, base)
         self._trace.reach("stage.commit.after")
         return state
@@ -348,22 +401,100 @@ def write_options(storage_options: Mapping[str, str] | None) -> dict[str, Any]:
     }
 
 
-def _without(table: Table, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
-    """The fragments that hold these rows as they are without them, and those that have no row left."""
-    changed, emptied = [], []
-    fragments = addresses >> np.uint64(32)
-    for fragment_id in distinct(fragments).tolist():
-        offsets = addresses[fragments == fragment_id] & np.uint64(0xFFFF_FFFF)
-        with table.writing():
-            left = table._dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
-        if left is None:
-            emptied.append(fragment_id)
-        else:
-            changed.append(left)
-    return changed, emptied
+def _replacement(
+    table: Table, changed: list[FragmentMetadata], emptied: list[int], created: list[FragmentMetadata]
+) -> Any:
+    return LanceOperation.Update(
+        removed_fragment_ids=emptied,
+        updated_fragments=changed,
+        new_fragments=created,
+        # Every column has new values, so no index may answer for the new fragments.
+        fields_for_preserving_frag_bitmap=field_ids(table._dataset),
+        update_mode="rewrite_rows",
+    )
 
 
-def _with_row_ids(written: Sequence[FragmentMetadata], row_ids: NDArray[np.uint64]) -> Iterator[FragmentMetadata]:
+@dataclass(frozen=True, slots=True)
+class _StoredRows:
+    """The stored rows with some ids, with columns that were read along."""
+
+    ids: pa.Array
+    rows: pa.Table
+    row_ids: RowIds
+    addresses: RowIds
+
+    @classmethod
+    def among(cls, table: Table, ids: pa.ChunkedArray, columns: Sequence[str] = ()) -> _StoredRows:
+        if pc.count_distinct(ids).as_py() != len(ids):
+            raise ValueError("a write names each row once")
+        wanted = ids.to_pylist()
+        rows = rows_in_memory(table, "id", wanted, ["id", *columns])
+        if rows is None:
+            rows = table.rows_among("id", wanted, ["id", *columns], row_ids=True)
+        row_ids = row_ids_of(rows)
+        addresses = table.addresses.addresses(row_ids, live=True)
+        return cls(rows.column("id").combine_chunks(), rows.select(list(columns)), row_ids, addresses)
+
+    def matches(self, rows: pa.Table) -> tuple[pa.Table, RowIds]:
+        """Those of the rows that are stored, in the order of their addresses, and the position of each among these."""
+        at = pc.index_in(rows.column("id"), value_set=self.ids)
+        positions = at.drop_null().to_numpy().astype(np.int64)
+        order = np.argsort(self.addresses[positions], kind="stable")
+        return rows.filter(at.is_valid()).take(pa.array(order)), positions[order]
+
+
+def _complete_rows(
+    table: Table, rows: pa.Table, row_ids: RowIds, others: list[str], kept: pa.Table | None
+) -> Iterator[pa.RecordBatch]:
+    """These rows with the other columns of the stored rows with these ids, a bounded number of bytes at a time; with
+    `kept` these columns were read already."""
+    schema = _plain_schema(table)
+    start, size = 0, _ROWS_COMPLETED_FIRST
+    while start < len(row_ids):
+        part, chosen = rows.slice(start, size), row_ids[start : start + size]
+        stored = table.take(chosen, others) if kept is None else kept
+        blobs = [stored.column(name) for name in others if isinstance(schema.field(name).type, BlobType)]
+        for span in spans_of_blobs(blobs, len(chosen), _BYTES_COMPLETED):
+            columns = {name: part.column(name)[span].combine_chunks() for name in rows.column_names}
+            for name in others:
+                cells = stored.column(name)[span]
+                if isinstance(schema.field(name).type, BlobType):
+                    columns[name] = carried_blobs(cells, partial(table.blobs, name), chosen[span])
+                else:
+                    columns[name] = cells.combine_chunks()
+            yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+        start += size
+        size = max(1, min(_ROWS_COMPLETED, size * _BYTES_COMPLETED // max(1, stored.nbytes + part.nbytes)))
+
+
+def _plain_schema(table: Table) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in table.schema])
+
+
+def _by_fragment(addresses: RowIds) -> Iterator[tuple[int, RowIds]]:
+    """The offsets of these rows by the id of their fragment."""
+    ordered = np.sort(addresses)
+    fragments = ordered >> OFFSET_BITS
+    for part in np.split(ordered, np.flatnonzero(np.diff(fragments)) + 1):
+        if len(part):
+            yield int(part[0]) >> OFFSET_BITS, part & OFFSET_MASK
+
+
+def _without(table: Table, fragment_id: int, offsets: RowIds) -> FragmentMetadata | None:
+    """A fragment without the rows at these offsets; None when no row is left."""
+    with table.writing():
+        left: FragmentMetadata | None = table._dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
+    return left
+
+
+def _changed_and_emptied(
+    numbers: Iterable[int], left: Sequence[FragmentMetadata | None]
+) -> tuple[list[FragmentMetadata], list[int]]:
+    changed = [fragment for fragment in left if fragment is not None]
+    return changed, [number for number, fragment in zip(numbers, left, strict=True) if fragment is None]
+
+
+def _with_row_ids(written: Sequence[FragmentMetadata], row_ids: RowIds) -> Iterator[FragmentMetadata]:
     """New fragments whose first rows keep these row ids; the other rows are new, and get theirs with the commit."""
     start = 0
     for fragment in written:

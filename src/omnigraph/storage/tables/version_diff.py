@@ -1,46 +1,26 @@
 """The rows that two versions of one table do not share, found from their manifests before any data is read.
 
 Diffs, merges, change feeds and topologies call it. Fragments with the same files hold the same rows, and of a fragment
-that only lost rows only those count, so a comparison costs as much as the change and not as the table. Deleted rows are
-read from the deletion file, which is part of the published table format, because Lance's API does not show them and a
-scan would cost the whole fragment.
+that only lost rows only those count, so a comparison costs as much as the change and not as the table.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.file import LanceFileSession
-from numpy.typing import NDArray
 
 from omnigraph.storage.integer_sets import find_positions, is_member
-from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
+from omnigraph.storage.tables.memory.columns import COLUMNS, take_rows
+from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
 
-
-def deleted_offsets(table: Table, fragment: Any) -> NDArray[np.uint32] | None:
-    """Offsets of the deleted rows of a fragment, ascending. None when they are so many that they form a bitmap."""
-    name = fragment.deletion_file()
-    if name is None:
-        return np.empty(0, np.uint32)
-    if not name.endswith(".arrow"):
-        return None
-    with table.reading(), tempfile.TemporaryDirectory(prefix="omnigraph-") as folder:
-        file = Path(folder) / "deletions"
-        session = LanceFileSession(table._dataset.uri, storage_options=table._dataset.latest_storage_options())
-        session.download_file(name, str(file))
-        offsets: NDArray[np.uint32] = pa.ipc.open_file(file.read_bytes()).read_all().column(0).to_numpy()
-    return np.sort(offsets)
-
-
-# Beyond this many, listing the living rows of a fragment costs less than asking for the deleted ones.
-_OFFSETS_PER_LOOKUP: Final = 1_000
+_TAKEN_FROM_MEMORY: Final = 4_096
+# Up to so many rows of a fragment cost less taken by their offsets than by a scan, which has to be planned.
+_TAKEN_ROWS: Final = 64
 
 _Content: TypeAlias = tuple[tuple[tuple[str, tuple[int, ...]], ...], frozenset[str]]
 
@@ -91,6 +71,19 @@ class VersionDiff:
         lost = (abs(int(old.metadata.num_deletions) - int(new.metadata.num_deletions)) for old, new in self.thinned)
         return alone + sum(lost)
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether the later version holds all rows of the earlier one as they were."""
+        return not self.only_before and not self.thinned
+
+    def new_rows(self, columns: Sequence[str]) -> pa.Table:
+        """These columns of the rows of the fragments that only the later version has, in any order."""
+        whole = [f for f in self.only_after if f.physical_rows <= _TAKEN_ROWS and not f.metadata.num_deletions]
+        parts = [self.after.read(columns, fragments=[f.fragment_id for f in self.only_after if f not in whole])]
+        with self.after.reading():
+            parts += [fragment.take(list(range(fragment.physical_rows)), columns=list(columns)) for fragment in whole]
+        return pa.concat_tables([part.select(columns).cast(parts[0].schema) for part in parts])
+
     def rows(self, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         """The key columns and row ids of the rows that only one of the versions holds in that place, per version. Equal
         rows may be among them: compaction moves rows. Telling those apart is the caller's work."""
@@ -125,36 +118,27 @@ def _by_content(table: Table, visible: Collection[str]) -> dict[_Content, Any]:
 
 
 def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[RowIds, RowIds]:
-    """Row ids of the rows that live in one of two fragments with the same files: needs only deletion vectors."""
-    was, now = deleted_offsets(before, old), deleted_offsets(after, new)
-    if was is not None and now is not None:
-        losses, gains = now[~is_member(now, was)], was[~is_member(was, now)]
-        if max(len(losses), len(gains)) <= _OFFSETS_PER_LOOKUP:
-            return _row_ids_at(before, old, losses), _row_ids_at(after, new, gains)
-    old_offsets, old_ids = _live_rows(before, old)
-    new_offsets, new_ids = _live_rows(after, new)
-    return (old_ids[~is_member(old_offsets, new_offsets)], new_ids[~is_member(new_offsets, old_offsets)])
-
-
-def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> RowIds:
-    if not len(offsets):
-        return np.empty(0, np.int64)
-    addresses = ", ".join(str((fragment.fragment_id << 32) + offset) for offset in offsets.tolist())
-    listed = f"{ROW_ADDRESS} IN ({addresses})"
-    return row_ids_of(table.read([], filter=listed, row_ids=True, fragments=[fragment.fragment_id]))
-
-
-def _live_rows(table: Table, fragment: Any) -> tuple[NDArray[np.uint64], RowIds]:
-    rows = table.read([ROW_ADDRESS], row_ids=True, fragments=[fragment.fragment_id])
-    return rows.column(ROW_ADDRESS).to_numpy() & np.uint64(0xFFFF_FFFF), row_ids_of(rows)
+    """Row ids of the rows that live in one of two fragments with the same files: needs only deletion files."""
+    was, now = before.addresses.by_id[old.fragment_id], after.addresses.by_id[new.fragment_id]
+    losses, gains = now.deleted[~is_member(now.deleted, was.deleted)], was.deleted[~is_member(was.deleted, now.deleted)]
+    return was.ids_at(losses), now.ids_at(gains)
 
 
 def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: Sequence[str]) -> pa.Table:
     schema = pa.schema([*(table.schema.field(name) for name in keys), ROW_ID_FIELD])
-    scanned = table.read(keys, row_ids=True, fragments=[fragment.fragment_id for fragment in fragments])
-    parts = [scanned.select(schema.names).cast(schema)]
+    parts = [_rows_of(table, [fragment.fragment_id for fragment in fragments], keys).select(schema.names).cast(schema)]
     for ids in row_ids:
         if len(ids):
-            taken = table.take(ids, keys)
+            taken = take_rows(table, ids, keys)
             parts.append(taken.append_column(ROW_ID_FIELD, pa.array(ids.view(np.uint64))).cast(schema))
     return pa.concat_tables(parts)
+
+
+def _rows_of(table: Table, fragment_ids: Sequence[int], keys: Sequence[str]) -> pa.Table:
+    """The key columns and row ids of the rows of some fragments; of a few rows from memory, if they are there."""
+    fragments = [table.addresses.by_id[number] for number in fragment_ids]
+    if fragments and sum(fragment.live_rows for fragment in fragments) <= _TAKEN_FROM_MEMORY:
+        ids = np.concatenate([fragment.live_row_ids() for fragment in fragments])
+        if (rows := COLUMNS.take_of(table, fragments, ids, keys)) is not None:
+            return rows.append_column(ROW_ID_FIELD, pa.array(ids.view(np.uint64)))
+    return table.read(keys, row_ids=True, fragments=fragment_ids)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from omnigraph.engine.query.bindings import (
     Indices,
     Mask,
     added_up,
+    is_identity,
     output_variable,
     readable,
     total,
@@ -65,10 +67,11 @@ def aggregate_rows(plan: ir.Aggregate, rows: Bindings, needed: AbstractSet[str],
     groups = group(plan.keys, rows, context)
     heads = rows.take(groups.first) if plan.keys else rows.slice(0, 0)
     heads = Bindings(heads.rows, heads.length)
+    grouped = Grouped(groups.of_row, len(groups))
     bound: dict[str, Indices] = {}
     for variable, value in columns:
         if isinstance(value, ir.AggregateValue):
-            bound[variable] = aggregate_column(variable, value, Grouped(groups.of_row, len(groups)), rows, context)
+            bound[variable] = aggregate_column(variable, value, grouped, rows, context)
         else:
             bound |= _key_columns(variable, value, heads, context)
     return Bindings(bound, len(groups))
@@ -83,12 +86,17 @@ def _key_columns(variable: str, key: ir.Value, heads: Bindings, context: ReadCon
     return variable_columns(variable, key.type, shown, key.type, heads.length, context)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grouped:
     """The group below `size` of each row. Not every group has one."""
 
     of_row: Indices
     size: int
+
+    @cached_property
+    def lengths(self) -> Counts:
+        """How many rows each group has."""
+        return added_up(self.of_row, None, self.size)
 
     def where(self, mask: Mask) -> Grouped:
         return Grouped(self.of_row[mask], self.size)
@@ -152,6 +160,8 @@ def _argument(
 ) -> _Argument:
     counts = plan.function is AggregateFunction.COUNT
     column, weights = _locate(value, rows, context, only_counts=counts).condense(context.budget), rows.weights
+    if not plan.distinct and not column.values.null_count:
+        return _Argument(column, groups, weights)
     valid = column.values.is_valid().to_numpy(zero_copy_only=False)
     present = valid[column.positions]
     if plan.distinct:
@@ -176,7 +186,7 @@ def _locate(value: ir.Value, rows: Bindings, context: ReadContext, *, only_count
 def _count(groups: Grouped, weights: Counts | None) -> Counts:
     if groups.size == 1:
         return readable(np.array([len(groups.of_row) if weights is None else total(weights)], np.int64))
-    return readable(added_up(groups.of_row, weights, groups.size))
+    return groups.lengths if weights is None else readable(added_up(groups.of_row, weights, groups.size))
 
 
 # ---- sums and means -------------------------------------------------------------------------------------
@@ -244,12 +254,17 @@ def _exact_sums(argument: _Argument, budget: MemoryBudget) -> NDArray[Any]:
     """The sums of integers, exactly: of 64 bits where all that is added fits, else of Python's own integers."""
     column, groups, size, weights = argument.column, argument.groups, argument.groups.size, argument.weights
     budget.step(_ADDED_COPIES * 8 * argument.rows)
-    values: NDArray[Any] = pc.fill_null(column.values, 0).to_numpy(zero_copy_only=False)
+    filled = pc.fill_null(column.values, 0) if column.values.null_count else column.values
+    values: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
     if not len(values):
         return np.zeros(size, np.int64)
-    values = values if values.dtype == np.uint64 else values.astype(np.int64)
     largest = max(abs(int(values.min())), abs(int(values.max())))
-    rows = values[column.positions]
+    rows = (
+        values if is_identity(column.positions) and len(values) == len(column.positions) else values[column.positions]
+    )
+    if weights is None and largest * len(rows) < _EXACT_IN_FLOAT:
+        return np.bincount(groups.of_row, weights=rows, minlength=size).astype(np.int64)
+    rows = rows if rows.dtype == np.uint64 else rows.astype(np.int64)
     if weights is None:
         added = len(rows)
     else:

@@ -33,6 +33,7 @@ _LARGEST_CODE: Final = 2**62
 # Distinct values are copied into a dictionary, beside the hash table that finds them; and three numbers for each value.
 _ENCODED_COPIES: Final = 3
 _NUMBER_BYTES: Final = 8
+_ROWS_PER_LOOK: Final = 1 << 16
 
 
 class Groups(NamedTuple):
@@ -74,31 +75,64 @@ def group(keys: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Gro
     return groups_of(code_rows(keys, rows, context))
 
 
-def code_rows(values: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Coded:
-    """Codes of rows by several values together."""
+def group_stored(values: Sequence[ir.PropertyValue], rows: Bindings, context: ReadContext) -> Groups:
+    """The groups of rows that hold the same in some stored values: bit by bit, so that no later operator can tell the
+    rows of a group apart by these values."""
     coded = Coded(np.zeros(rows.length, np.int64), 1)
     for value in values:
         context.cancellation.check()
-        coded = coded.beside(_code(value, rows, context))
-    return coded
+        coded = coded.beside(row_codes(_bits(evaluate(value, rows, context)), rows.length, context.budget))
+    return groups_of(coded)
+
+
+def _bits(evaluated: Evaluated) -> Evaluated:
+    """Floats as the integers that are stored alike."""
+    if not isinstance(evaluated, Located) or not pa.types.is_floating(evaluated.values.type):
+        return evaluated
+    return Located(evaluated.values.view(f"int{evaluated.values.type.bit_width}"), evaluated.positions)
+
+
+def code_rows(values: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Coded:
+    """Codes of rows by several values together."""
+    coded: Coded | None = None
+    for value in values:
+        context.cancellation.check()
+        own = _code(value, rows, context)
+        coded = own if coded is None else coded.beside(own)
+    return Coded(np.zeros(rows.length, np.int64), 1) if coded is None else coded
 
 
 def groups_of(coded: Coded) -> Groups:
     """Rows of one code are a group."""
     if coded.is_dense:
-        absent = len(coded.codes)
-        first = np.full(coded.size, absent, np.int64)
-        # Assigned backwards: where a code repeats, its first row is written last and stays.
-        first[coded.codes[::-1]] = np.arange(absent - 1, -1, -1)
-        codes = coded.codes
-        present = np.flatnonzero(first < absent)
+        first, codes = _first_rows(coded), coded.codes
+        present = np.flatnonzero(first < len(codes))
         present = present[np.argsort(first[present])]
+        if np.array_equal(present, np.arange(coded.size)):
+            return Groups(codes, first)
     else:
         _, first, codes = factorize(coded.codes)
         present = np.argsort(first)
     group_of = np.empty(len(first), np.int64)
     group_of[present] = np.arange(len(present))
     return Groups(group_of[codes], first[present])
+
+
+def _first_rows(coded: Coded) -> Indices:
+    """The first row of each code, the number of rows for one that no row has. Codes that have all been met end it."""
+    length = len(coded.codes)
+    first = np.full(coded.size, length, np.int64)
+    step = max(_ROWS_PER_LOOK, coded.size)
+    for start in range(0, length, step):
+        part = coded.codes[start : start + step]
+        here = first if not start else np.full(coded.size, length, np.int64)
+        # Assigned backwards: where a code repeats, its first row is written last and stays.
+        here[part[::-1]] = np.arange(start + len(part) - 1, start - 1, -1)
+        if start:
+            np.minimum(first, here, out=first)
+        if int(first.max(initial=0)) < length:
+            break
+    return first
 
 
 def distinct_rows(keys: Sequence[ir.Value], rows: Bindings, context: ReadContext) -> Bindings:
@@ -144,6 +178,8 @@ def identity_codes(values: pa.Array, budget: MemoryBudget) -> Coded:
     if not len(values):
         return Coded(np.zeros(0, np.int64), 1)
     budget.step(_ENCODED_COPIES * (values.nbytes + _NUMBER_BYTES * len(values)))
+    if pa.types.is_dictionary(values.type):
+        return _codes_of_dictionary(values, budget)
     if pa.types.is_struct(values.type):
         return _codes_of_structs(values, budget)
     if pa.types.is_nested(values.type):
@@ -164,6 +200,14 @@ def _encode(values: pa.Array) -> Coded:
     encoded = values.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return Coded(codes, max(1, len(encoded.dictionary)))
+
+
+def _codes_of_dictionary(values: pa.DictionaryArray, budget: MemoryBudget) -> Coded:
+    """Only the values of the dictionary are compared; some of them may be equal, or null."""
+    entries = pa.concat_arrays([values.dictionary, pa.nulls(1, values.dictionary.type)])
+    codes, size = identity_codes(entries, budget)
+    at = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary))
+    return Coded(codes[at.to_numpy(zero_copy_only=False)], size)
 
 
 def _codes_of_structs(values: pa.Array, budget: MemoryBudget) -> Coded:

@@ -28,7 +28,7 @@ from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.query.value_types import EntityType, PathType
-from omnigraph.storage.integer_sets import factorize
+from omnigraph.storage.integer_sets import factorize, is_ascending
 
 BATCH_ROWS = 65_536
 _FEWER_ROWS = 8
@@ -92,7 +92,8 @@ def sorted_rows(plan: ir.Sort, rows: Bindings, limit: int | None, context: ReadC
     def code(key: ir.SortKey) -> Key:
         def codes(chosen: Indices) -> Codes:
             context.cancellation.check()
-            values = evaluate(key.value, rows.take(chosen), context)
+            some = rows if len(chosen) == rows.length and is_ascending(chosen) else rows.take(chosen)
+            values = evaluate(key.value, some, context)
             return codes_of(values, len(chosen), key.descending, context.budget, nulls_first=key.nulls_first)
 
         return codes
@@ -175,6 +176,10 @@ def codes_of(
     `nulls_first` says."""
     if not isinstance(evaluated, Located):
         return np.zeros(length, np.int64)
+    if (numbers := _integers(evaluated)) is not None:
+        budget.step(_CODED_COPIES * 8 * length)
+        codes = numbers[evaluated.positions]
+        return ~codes if descending else codes
     column = evaluated.condense(budget)
     budget.step(column.values.nbytes + _CODED_COPIES * 8 * length)
     null_is_least = nulls_first is None or nulls_first is not descending
@@ -182,6 +187,14 @@ def codes_of(
     if not descending:
         return codes
     return -codes if codes.dtype == np.float64 else ~codes
+
+
+def _integers(column: Located) -> Codes | None:
+    """The values of a column that compare as they are, if every row has one."""
+    type_ = column.values.type
+    if column.values.null_count or not pa.types.is_integer(type_) or type_ == pa.uint64():
+        return None
+    return None if column.positions.min(initial=0) < 0 else column.values.to_numpy()
 
 
 def _ascending_codes(values: pa.Array, *, null_is_least: bool) -> Codes:

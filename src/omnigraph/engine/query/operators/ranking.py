@@ -6,18 +6,31 @@ is not known here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from omnigraph.engine.query.bindings import Bindings, Indices, RowSpace, concatenate, member_column
+from omnigraph.engine.query.bindings import Bindings, Indices, concatenate, member_column
 from omnigraph.engine.query.context import NodeScores, ReadContext
 from omnigraph.engine.query.search.embedder import query_vector
-from omnigraph.engine.query.search.ranked_rows import DEFAULT_FUSION_K, Candidates, RankedRows, fuse_ranks
+from omnigraph.engine.query.search.ranked_rows import (
+    DEFAULT_FUSION_K,
+    NO_ROWS,
+    Candidates,
+    Places,
+    RankedRows,
+    best_fused,
+    deciding_places,
+    fuse_ranks,
+)
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
-from omnigraph.storage.integer_sets import distinct, factorize
+from omnigraph.storage.integer_sets import distinct, factorize, find_positions
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
-_NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
+if TYPE_CHECKING:
+    from omnigraph.engine.query.search.bm25 import TextRanking
 
 
 def matching_rows(predicate: ir.TextMatch, candidates: Candidates, context: ReadContext) -> RowIds:
@@ -37,17 +50,15 @@ def ranked_nodes(
     rank: ir.NearestRank | ir.Bm25Rank, keep: int | None, candidates: Candidates, context: ReadContext
 ) -> RankedRows:
     """The candidates that have a rank, best first."""
+    if isinstance(rank, ir.Bm25Rank):
+        ranking = _text_ranking(rank, candidates, context)
+        return NO_ROWS if ranking is None else ranking.best(keep)
     field, query = _of_one_type(rank.field), context.constant(rank.query)
     if query is None or not context.has_column(field):
-        return _NO_ROWS
-    table, prop = context.table(field.owner), field.prop
-    if isinstance(rank, ir.Bm25Rank):
-        from omnigraph.engine.query.search.text import bm25
-
-        visible = context.visible_rows(field.owner)
-        return bm25(table, prop.column, str(query), candidates, keep, visible, budget=context.budget)
+        return NO_ROWS
     from omnigraph.engine.query.search.vectors import nearest
 
+    table, prop = context.table(field.owner), field.prop
     vector = context.query_vectors.get(rank)
     if vector is None:
         if isinstance(query, str):
@@ -56,6 +67,27 @@ def ranked_nodes(
             vector = np.asarray(query, np.float32)
         context.query_vectors[rank] = vector
     return nearest(table, prop.column, prop.distance, vector, keep, candidates, budget=context.budget)
+
+
+def _text_ranking(
+    rank: ir.Bm25Rank, candidates: Candidates, context: ReadContext, *, with_places: bool = False
+) -> TextRanking | None:
+    """The ranking of the candidates by a text; None when there is no text to compare."""
+    field, query = _of_one_type(rank.field), context.constant(rank.query)
+    if query is None or not context.has_column(field):
+        return None
+    from omnigraph.engine.query.search.bm25 import TextRanking
+
+    return TextRanking(
+        context.table(field.owner),
+        field.prop.column,
+        str(query),
+        candidates,
+        context.visible_rows(field.owner),
+        with_places=with_places,
+        budget=context.budget,
+        note=context.profiler.note,
+    )
 
 
 def _of_one_type(field: ir.PropertyValue | ir.UnionProperty) -> ir.PropertyValue:
@@ -132,14 +164,64 @@ def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
 
 def fuse(plan: ir.Fuse, count: int, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:
     """Reciprocal rank fusion of two runs of the same match: the rows of the best nodes, `count` of them."""
-    k = DEFAULT_FUSION_K if plan.rank.k is None else context.constant(plan.rank.k)
-    if not isinstance(k, int) or k <= 0:
-        raise BadRequestError("the constant k of rrf() must be greater than zero")
+    k = _fusion_constant(plan, context)
     fused = fuse_ranks(first.rows[plan.variable], second.rows[plan.variable], count, k)
     rows = concatenate([first, second]).take(fused.rows)
     ranked = RankedRows(rows.rows[plan.variable], fused.scores)
     context.scores[plan.rank] = _scores(ranked)
     return rows
+
+
+def _fusion_constant(plan: ir.Fuse, context: ReadContext) -> int:
+    k = DEFAULT_FUSION_K if plan.rank.k is None else context.constant(plan.rank.k)
+    if not isinstance(k, int) or k <= 0:
+        raise BadRequestError("the constant k of rrf() must be greater than zero")
+    return k
+
+
+class ScanArm:
+    """An arm of a fusion that ranks the nodes of a scan: those at its beginning, and the places of others."""
+
+    def __init__(
+        self,
+        rank: ir.NearestRank | ir.Bm25Rank,
+        plan: ir.Fuse,
+        count: int,
+        candidates: Candidates,
+        context: ReadContext,
+    ) -> None:
+        """`count` is how many of the best nodes the fusion keeps. An arm by distance ends there."""
+        arms = plan.rank.first, plan.rank.second
+        other_is_cut = isinstance(arms[0] if rank is arms[1] else arms[1], ir.NearestRank)
+        self._text: TextRanking | None = None
+        if isinstance(rank, ir.NearestRank):
+            self.beginning = ranked_nodes(rank, count, candidates, context)
+        else:
+            deciding = deciding_places(count, _fusion_constant(plan, context), other_is_cut=other_is_cut)
+            text = _text_ranking(rank, candidates, context, with_places=True)
+            self.beginning = NO_ROWS if text is None else text.best(deciding)
+            if self.beginning.row_ids.size == deciding:
+                self._text = text
+        context.scores[rank] = _scores(self.beginning)
+
+    def places(self, nodes: RowIds) -> Places:
+        """The place of each node in the arm."""
+        places = np.full(nodes.size, -1)
+        order = np.argsort(self.beginning.row_ids)
+        positions, present = find_positions(self.beginning.row_ids[order], nodes)
+        places[present] = order[positions[present]]
+        if self._text is not None:
+            places[~present] = self._text.places(nodes[~present])
+        return places
+
+
+def fuse_scans(plan: ir.Fuse, count: int, first: ScanArm, second: ScanArm, context: ReadContext) -> Bindings:
+    """Reciprocal rank fusion of two rankings of the same nodes: the best `count` of those that can be among them."""
+    nodes = distinct(np.concatenate((first.beginning.row_ids, second.beginning.row_ids)))
+    best, scores = best_fused(first.places(nodes), second.places(nodes), count, _fusion_constant(plan, context))
+    context.profiler.note(f"candidates: {nodes.size} nodes at the beginnings of both arms")
+    context.scores[plan.rank] = _scores(RankedRows(nodes[best], scores))
+    return Bindings({plan.variable: nodes[best]}, best.size)
 
 
 def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScores:

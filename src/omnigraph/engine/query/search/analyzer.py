@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.properties import one_array, value_bytes
-from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, Lookups
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, Lookups
 from omnigraph.storage.integer_sets import count_values
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import TEXT_INDEX_OPTIONS

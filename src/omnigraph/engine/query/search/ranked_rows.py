@@ -5,8 +5,9 @@ Shared by the vector and the text search. It works on row ids and measures and k
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 Measures = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.int64]
+"""The number of each node in a ranking, from 0; -1 for a node that is not ranked."""
 
 _MEASURE_BITS: Final = 40
 
@@ -30,6 +34,8 @@ class Candidates:
 
     filter: str | None = None
     rows: RowIds | None = None
+    probes: int | None = None
+    """How many partitions of an approximate index of vectors are looked at; None asks for the closest of all rows."""
 
     def read(self, table: Table, columns: list[str]) -> pa.Table:
         """The candidates with some of their columns and `_rowid`, in any order."""
@@ -41,11 +47,18 @@ class Candidates:
 EVERY_ROW = Candidates()
 
 
+RanksOf: TypeAlias = Callable[[RowIds], NDArray[Any] | None]
+"""The order of some rows by entity id, as a number for each; None when it is not known."""
+
+
 class RankedRows(NamedTuple):
     """Rows best first, each with what the ranking measured: distance for `nearest`, score for `bm25`."""
 
     row_ids: RowIds
     values: Measures
+
+
+NO_ROWS: Final = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
 def round_off(measures: Measures) -> Measures:
@@ -55,9 +68,11 @@ def round_off(measures: Measures) -> Measures:
     return shortened
 
 
-def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = None) -> NDArray[np.int64]:
-    """Positions of the k cheapest rows in ascending order of cost, equal costs by entity id ascending. Ids are read
-    only for rows whose cost alone does not place them."""
+def best_first(
+    table: Table, row_ids: RowIds, costs: Measures, k: int | None = None, ranks_of: RanksOf | None = None
+) -> NDArray[np.int64]:
+    """Positions of the k cheapest rows in ascending order of cost, equal costs by entity id ascending. Ids are compared
+    only for rows whose cost alone does not place them; they are read unless `ranks_of` knows their order."""
     chosen = np.arange(row_ids.size)
     if k is not None and k < row_ids.size:
         chosen = np.flatnonzero(costs <= np.partition(costs, k - 1)[k - 1])
@@ -66,12 +81,19 @@ def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = N
     equal_to_next = ordered[1:] == ordered[:-1]
     tied = np.flatnonzero(np.append(equal_to_next, False) | np.append(False, equal_to_next))
     if tied.size:
-        rows = table.select(row_ids[chosen[tied]], ["id"])
-        # Arrow compares UTF-8, which is code point order.
-        ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy()
-        by_id = ranks[positions_in(row_ids_of(rows), row_ids[chosen[tied]])]
+        by_id = None if ranks_of is None else ranks_of(row_ids[chosen[tied]])
+        if by_id is None:
+            by_id = rank_ids(table.select(row_ids[chosen[tied]], ["id"]), row_ids[chosen[tied]])
         chosen[tied] = chosen[tied[np.lexsort((by_id, ordered[tied]))]]
     return chosen[:k]
+
+
+def rank_ids(rows: pa.Table, row_ids: RowIds) -> NDArray[Any]:
+    """The number of each row in the order of the entity ids of `rows`, which hold all of them with `_rowid`."""
+    # Arrow compares UTF-8, which is code point order.
+    ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy()
+    ordered: NDArray[Any] = ranks[positions_in(row_ids_of(rows), row_ids)]
+    return ordered
 
 
 def positions_in(stored: RowIds, wanted: RowIds) -> NDArray[np.int64]:
@@ -81,6 +103,37 @@ def positions_in(stored: RowIds, wanted: RowIds) -> NDArray[np.int64]:
 
 
 DEFAULT_FUSION_K: Final = 60
+
+
+def fused_scores(places: Sequence[Places], k: int) -> Measures:
+    """The fused score of each node: the sum of 1 / (k + place + 1) over the arms that rank it."""
+    scores = np.zeros(places[0].size)
+    for arm in places:
+        ranked = arm >= 0
+        scores[ranked] += 1.0 / (k + arm[ranked] + 1)
+    return scores
+
+
+def best_fused(first: Places, second: Places, limit: int, k: int) -> tuple[NDArray[np.int64], Measures]:
+    """The best `limit` of some distinct nodes with places in two arms: their positions and scores, best first. Ties
+    keep the order of the first arm, then that of the second."""
+    scores = fused_scores((first, second), k)
+    best = np.lexsort((second, first, first < 0, -scores))[:limit]
+    return best, scores[best]
+
+
+def deciding_places(limit: int, k: int, *, other_is_cut: bool) -> int:
+    """How many nodes at the beginning of an arm, together with those at the beginning of the other one, hold the best
+    `limit` of both. An arm that is cut ranks no more than `limit` nodes."""
+    return limit if other_is_cut else k + 2 * limit
+
+
+def _places_by_appearance(arm: NDArray[np.int64], nodes: int) -> Places:
+    """The places of numbered nodes in an arm, given as the node of each of its rows."""
+    present, start, _ = factorize(arm)
+    places = np.full(nodes, -1)
+    places[present[np.argsort(start)]] = np.arange(present.size)
+    return places
 
 
 class FusedRows(NamedTuple):
@@ -102,17 +155,13 @@ def fuse_ranks(first: RowIds, second: RowIds, limit: int, k: int = DEFAULT_FUSIO
         raise BadRequestError(f"the constant of rrf must be greater than zero, not {k}")
     both = np.concatenate((first, second))
     nodes, appearance, node_of_row = factorize(both)
-    scores = np.zeros(nodes.size)
-    for arm in (node_of_row[: first.size], node_of_row[first.size :]):
-        present, start, _ = factorize(arm)
-        by_rank = present[np.argsort(start)]
-        scores[by_rank] += 1.0 / (k + np.arange(by_rank.size) + 1)
-    kept = np.lexsort((appearance, -scores))[:limit]
-    place = np.full(nodes.size, nodes.size)
-    place[kept] = np.arange(kept.size)
+    places = [_places_by_appearance(arm, nodes.size) for arm in np.split(node_of_row, [first.size])]
+    kept, scores = best_fused(places[0], places[1], limit, k)
+    order = np.full(nodes.size, nodes.size)
+    order[kept] = np.arange(kept.size)
     # A node comes from one arm: the one it appears in first, and only rows of that arm are emitted.
     from_first = appearance < first.size
     emitted = from_first[node_of_row] == (np.arange(both.size) < first.size)
-    rows = np.flatnonzero(emitted & (place[node_of_row] < nodes.size))
-    rows = rows[np.argsort(place[node_of_row[rows]], kind="stable")]
-    return FusedRows(rows, scores[node_of_row[rows]])
+    rows = np.flatnonzero(emitted & (order[node_of_row] < nodes.size))
+    rows = rows[np.argsort(order[node_of_row[rows]], kind="stable")]
+    return FusedRows(rows, scores[order[node_of_row[rows]]])

@@ -1,27 +1,27 @@
-"""Text predicates and BM25 ranking over one column of one table version.
+"""Text predicates over one column of one table version.
 
-A column has two parts: rows that an index knows, and rows analysed here. Both give the same facts, and the formulas
-use facts only, so no result shows which part a row is in. `tokens_within` finds words within an edit distance.
+A column has two parts: rows that an index knows, and rows analysed here. Both are matched by the same tokens, so no
+result shows which part a row is in. `tokens_within` finds words within an edit distance; `bm25` ranks.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.search.analyzer import Postings, are_plain_words, counts_of, query_words
-from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, Measures, RankedRows, best_first, round_off
-from omnigraph.engine.query.search.text_index import K1, Corpus, IndexedTexts, Occurrences, Term, length_normalisers
+from omnigraph.engine.query.search.analyzer import Postings, are_plain_words, query_words
+from omnigraph.engine.query.search.corpus import Corpus
+from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates
+from omnigraph.engine.query.search.text_index import WORDS_PER_QUESTION
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
 from omnigraph.storage.integer_sets import distinct, is_member
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.rows import RowIds
 
 # A table of distances has one number per word and character, and is had three times.
 _TABLE_CELLS: Final = 1 << 18
@@ -87,15 +87,6 @@ DEFAULT_MAX_EDITS: Final = 2
 _INDEXED_EDITS: Final = 2
 # So few candidates are read and analysed faster than an index is asked about all rows.
 _FEW_ROWS: Final = 2048
-# Proposals beyond k cost Lance next to nothing, and asking again costs as much as asking.
-_PROPOSALS_PER_ROW: Final = 4
-_SPARE_PROPOSALS: Final = 24
-_SINGLE_PRECISION: Final = 2e-6
-_WORDS_PER_QUESTION: Final = 64
-# The texts of a few rows as Python values, their words and how often each occurs.
-_COUNTED_COPIES: Final = 8
-# A score and a mark per document, and copies of those that match.
-_SCORED_BYTES: Final = 4 * 8
 
 
 def text_match(
@@ -134,98 +125,12 @@ def text_match(
     if corpus.indexed is not None:
         words = tokens if edits else list(dict.fromkeys(word for word, _ in query_words(text, budget.check)))
         # An index can't be interrupted, so it is asked for a few words at a time.
-        for start in range(0, len(words), _WORDS_PER_QUESTION):
+        for start in range(0, len(words), WORDS_PER_QUESTION):
             budget.check()
-            question = " ".join(words[start : start + _WORDS_PER_QUESTION])
+            question = " ".join(words[start : start + WORDS_PER_QUESTION])
             matches.append(corpus.indexed.matches(table, question, candidates.filter, edits))
     rows = distinct(np.concatenate(matches)) if matches else np.empty(0, np.int64)
     return rows if candidates.rows is None else rows[is_member(rows, candidates.rows)]
-
-
-def bm25(
-    table: Table,
-    column: str,
-    text: str,
-    candidates: Candidates = EVERY_ROW,
-    k: int | None = None,
-    visible: RowIds | None = None,
-    *,
-    budget: MemoryBudget | None = None,
-) -> RankedRows:
-    """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending. The statistics
-    are those of the whole column, so a filter never changes a score; or those of the `visible` rows when others must
-    not show. `k` keeps the best k and saves scoring everything."""
-    budget = budget or MemoryBudget()
-    words: dict[str, list[str]] = {}
-    for word, token in query_words(text, budget.check):
-        words.setdefault(token, []).append(word)
-    terms = [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
-    if not terms or k == 0:
-        return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
-    corpus = Corpus(table, column, budget, visible=visible, terms=terms)
-    if visible is not None and candidates.rows is not None:
-        candidates = Candidates(candidates.filter, candidates.rows[is_member(candidates.rows, visible)])
-    formula = Formula(corpus, terms)
-    if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
-        row_ids, scores = _score_rows(table, column, candidates, formula, budget)
-    else:
-        row_ids, scores = _score_corpus(corpus, candidates, formula, k)
-    scores = round_off(scores)
-    order = best_first(table, row_ids, -scores, k)
-    return RankedRows(row_ids[order], scores[order])
-
-
-Scored: TypeAlias = tuple[RowIds, Measures]
-
-
-class Formula:
-    """BM25 for one query over one corpus. Every score is summed in the order of `terms`, so equal facts tie exactly."""
-
-    def __init__(self, corpus: Corpus, terms: Sequence[Term]) -> None:
-        indexed, counted = corpus.indexed, corpus.counted
-        total = sum(part.documents for part in counted) + (0 if indexed is None else indexed.row_ids.size)
-        tokens = sum(part.tokens for part in counted) + (0 if indexed is None else indexed.tokens)
-        self.terms = terms
-        self.average = tokens / max(total, 1) or 1.0
-        self.idf: list[float] = []
-        for term in terms:
-            corpus.budget.check()
-            holding = sum(part.occurrences(term.token)[0].size for part in counted)
-            holding += 0 if indexed is None else indexed.term(corpus.table, term).documents
-            self.idf.append(math.log(1 + (total - holding + 0.5) / (holding + 0.5)))
-
-    def contribution(self, number: int, frequencies: NDArray[np.integer], lengths: NDArray[np.int64]) -> Measures:
-        """What term `number` adds to the scores of documents that hold it."""
-        saturated = frequencies * (K1 + 1) / (frequencies + length_normalisers(lengths, self.average))
-        return self.terms[number].weight * self.idf[number] * saturated
-
-    def score(
-        self,
-        row_ids: RowIds,
-        lengths: NDArray[np.int64],
-        occurrences: Callable[[str], Occurrences],
-        budget: MemoryBudget,
-    ) -> Scored:
-        """The documents that hold a term, with their scores. `occurrences` finds those that hold a token."""
-        budget.step(row_ids.size * _SCORED_BYTES)
-        scores, matching = np.zeros(row_ids.size), np.zeros(row_ids.size, np.bool_)
-        for number, term in enumerate(self.terms):
-            budget.check()
-            documents, frequencies = occurrences(term.token)
-            scores[documents] += self.contribution(number, frequencies, lengths[documents])
-            matching[documents] = True
-        return row_ids[matching], scores[matching]
-
-
-def _score_ratios(table: Table, indexed: IndexedTexts, formula: Formula) -> tuple[float, float]:
-    """How an exact score may relate to Lance's for the same document: at least and at most so many times it. Lance
-    counts other documents than we do, which scales each term's idf, and has another average length, which scales the
-    rest by at most the ratio of the averages."""
-    lance = [indexed.term(table, term).lance_idf for term in formula.terms]
-    scales = [idf / lance_idf for idf, lance_idf in zip(formula.idf, lance, strict=True) if lance_idf > 0]
-    stretch = formula.average / indexed.lance_average
-    least = min(scales, default=1.0) * min(1.0, stretch) * (1 - _SINGLE_PRECISION)
-    return least, max(scales, default=1.0) * max(1.0, stretch) * (1 + _SINGLE_PRECISION)
 
 
 def _accepted_tokens(part: Postings, tokens: list[str], edits: int, budget: MemoryBudget) -> list[str]:
@@ -234,85 +139,3 @@ def _accepted_tokens(part: Postings, tokens: list[str], edits: int, budget: Memo
         return tokens
     vocabulary = part.vocabulary
     return list({near for token in tokens for near in tokens_within(token, vocabulary, edits, budget)})
-
-
-def _score_rows(table: Table, column: str, candidates: Candidates, formula: Formula, budget: MemoryBudget) -> Scored:
-    """Score a few rows by reading their texts."""
-    rows = candidates.read(table, [column])
-    budget.step(rows.nbytes * _COUNTED_COPIES)
-    counted = counts_of(rows.column(column).to_pylist(), budget.check)
-    lengths = np.array([sum(c.values()) for c in counted], np.int64)
-
-    def occurrences(token: str) -> Occurrences:
-        frequencies = np.array([c.get(token, 0) for c in counted], np.int64)
-        documents = np.flatnonzero(frequencies)
-        return documents, frequencies[documents]
-
-    return formula.score(row_ids_of(rows), lengths, occurrences, budget)
-
-
-def _score_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: int | None) -> Scored:
-    """Score matching candidates: all of them, or at least those that can be among the best k."""
-    budget = corpus.budget
-    parts = [formula.score(part.row_ids, part.lengths, part.occurrences, budget) for part in corpus.counted]
-    if candidates.filter is not None and any(rows.size for rows, _ in parts):
-        allowed = corpus.counted_rows(candidates.filter)
-        parts = [_only(part, allowed) for part in parts]
-    if candidates.rows is not None:
-        parts = [_only(part, candidates.rows) for part in parts]
-    if (indexed := corpus.indexed) is not None:
-        if k is not None and candidates.rows is None and len(formula.terms) <= _WORDS_PER_QUESTION:
-            reached = np.concatenate([scores for _, scores in parts]) if parts else np.empty(0)
-            parts.append(_best_indexed(corpus, indexed, candidates.filter, formula, k, reached))
-        else:
-            every = _score_indexed(corpus, indexed, candidates.filter, formula)
-            parts.append(every if candidates.rows is None else _only(every, candidates.rows))
-    if not parts:
-        return np.empty(0, np.int64), np.empty(0, np.float64)
-    return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
-
-
-def _only(scored: Scored, allowed: RowIds) -> Scored:
-    rows, scores = scored
-    kept = is_member(rows, allowed)
-    return rows[kept], scores[kept]
-
-
-def _score_indexed(corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula) -> Scored:
-    terms = {term.token: term for term in formula.terms}
-
-    def occurrences(token: str) -> Occurrences:
-        return indexed.occurrences(corpus.table, terms[token], filter)
-
-    return formula.score(indexed.row_ids, indexed.lengths, occurrences, corpus.budget)
-
-
-def _best_indexed(
-    corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula, k: int, reached: Measures
-) -> Scored:
-    """Indexed rows that hold all of the best k; `reached` are the scores of rows found elsewhere. Lance proposes its
-    own best. They suffice once the k-th best exact score is out of reach for any row that was not proposed; a tie with
-    such a row would have to be broken by id, so it must be proposed too."""
-    table = corpus.table
-    least, most = _score_ratios(table, indexed, formula)
-    text = " ".join(term.word for term in formula.terms for _ in range(term.weight))
-    proposals = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
-    while proposals * 2 < indexed.row_ids.size:
-        corpus.budget.check()
-        positions, proposed, floor = indexed.search(table, text, filter=filter, limit=proposals)
-        if proposed.size > k:
-            possible = proposed * most >= np.partition(proposed, -k)[-k] * least
-            positions, proposed = positions[possible], proposed[possible]
-        if len(formula.terms) == 1:
-            (term,) = formula.terms
-            counts = indexed.frequencies(table, term, positions, proposed / term.weight).reshape(1, -1)
-        else:
-            counts = indexed.count_terms(table, formula.terms, positions)
-        scores, lengths = np.zeros(positions.size), indexed.lengths[positions]
-        for number, frequencies in enumerate(counts):
-            scores += formula.contribution(number, frequencies, lengths)
-        best = np.concatenate((scores, reached))
-        if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * most):
-            return indexed.row_ids[positions], scores
-        proposals *= 4
-    return _score_indexed(corpus, indexed, filter, formula)

@@ -1,14 +1,16 @@
-"""Exact nearest-neighbour search over the vectors of one table version.
+"""Nearest-neighbour search over the vectors of one table version.
 
-Lance proposes, with or without an index, in single precision; the proposals are measured again in double precision
-and accepted only when no row outside them can be closer. Vectors whose squares single precision can't hold are measured
-here from the start. So an index changes how fast an answer comes and never the answer, its order or its distances.
+Lance proposes, with or without an index, in single precision; the proposals are measured again in double precision.
+An exact search accepts them only when no row outside them can be closer. Vectors whose squares single precision can't
+hold are measured here from the start. So an index changes how fast an answer comes and never the answer, its order or
+its distances. The one exception is an approximate index of many vectors, where the caller allows it: it may miss some
+of the closest rows, and never gives fewer rows than there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +18,21 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, Measures, RankedRows, best_first, round_off
-from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.indexes import VECTOR_INDEX_KIND, VectorLengths, matrix_of
+from omnigraph.storage.tables.indexes import (
+    APPROXIMATE_INDEX_KIND,
+    VECTOR_INDEX_KIND,
+    VectorLengths,
+    index_record,
+    matrix_of,
+)
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
 from omnigraph.storage.tables.search import (
     DISTANCE,
+    ColumnIndex,
     FragmentContent,
     fragment_contents,
     index_of,
@@ -36,6 +45,11 @@ _PROPOSAL_ERROR: Final = 1e-5
 # What each squared difference may lack because it is too small for single precision.
 _LOST_SQUARE: Final = 2.0**-126
 _SPARE_PROPOSALS: Final = 8
+DEFAULT_PROBES: Final = 32
+"""Partitions that are looked at where the build of an index has not measured how many that takes."""
+# The limit that builds measure with. Larger ones have rows in more partitions: a hundred times in thirty times as many.
+_MEASURED_LIMIT: Final = 10
+_PROBE_GROWTH: Final = 0.75
 # From this share of the table on, reading every vector once is no slower than asking for so many.
 _SCAN_SHARE: Final = 4
 # Numbers of vectors that are measured between two questions whether to go on, and what each of them takes meanwhile.
@@ -71,10 +85,15 @@ def nearest(
     if not np.isfinite(query).all():
         raise BadRequestError("nearest needs a vector of finite numbers")
     closest = _Closest(metric, query, k, budget or MemoryBudget())
-    if k is None or candidates.rows is not None or k * _SCAN_SHARE >= table.state.rows:
+    if k is None or candidates.rows is not None or _measures_all(table, k):
         return _measure(table, column, closest, candidates)
     if not VectorLengths.of(query.reshape(1, -1)).are_ordinary:
         return _measure(table, column, closest, candidates)
+    if candidates.probes is not None:
+        ranked = _probe(table, column, closest, k, candidates)
+        if ranked.values.size == k:
+            return ranked
+        return _measure(table, column, _Closest(metric, query, k, closest.budget), candidates)
     if metric is Metric.L2:
         return _propose(table, column, closest, k, candidates)
     # Under the other metrics a row that single precision can't measure is missing from what Lance proposes, silently.
@@ -92,14 +111,67 @@ def nearest(
     return _measure(table, column, closest, candidates)
 
 
+def _measures_all(table: Table, k: int) -> bool:
+    """Whether so many rows of a table are wanted that searching costs as much as reading every vector."""
+    return k * _SCAN_SHARE >= table.state.rows
+
+
+class ApproximateSearch(NamedTuple):
+    """How an approximate index is asked: how many segments it has, the partitions of each that are looked at before a
+    search may end, and the recall that was measured when it was built."""
+
+    segments: int
+    probes: int
+    recall: float | None
+
+
+def approximate_search(
+    table: Table, column: str, metric: Metric, k: int, matches: int | None = None
+) -> ApproximateSearch | None:
+    """How the closest k rows are found, of `matches` rows that pass a filter; None without an approximate index, and
+    where so many rows are wanted that all are compared."""
+    if _measures_all(table, k):
+        return None
+    index = _index_of(table, column, metric, APPROXIMATE_INDEX_KIND)
+    if index is None:
+        return None
+    record = index_record(table, index.name)
+    probes, recall = (DEFAULT_PROBES, None) if record is None else (record.probes, record.recall)
+    # The k closest of a tenth of the rows are as far apart as the 10 k closest of all.
+    wanted = k if matches is None else k * table.state.rows / max(1, matches)
+    scale = max(1.0, wanted / _MEASURED_LIMIT) ** _PROBE_GROWTH
+    return ApproximateSearch(len(index.segments), int(probes * scale), recall)
+
+
+def _index_of(table: Table, column: str, metric: Metric, kind: str) -> ColumnIndex | None:
+    """The index of a kind; None for one of another metric, which Lance would ignore, loudly."""
+    index = index_of(table, column, kind)
+    return index if index is not None and index.parameters.get("metric_type", "").lower() == metric.value else None
+
+
+def _probe(table: Table, column: str, closest: _Closest, k: int, candidates: Candidates) -> RankedRows:
+    """The k closest that an approximate index proposes, and the rows outside it. More are asked for than are wanted,
+    because its distances have errors."""
+    metric, count = closest.metric, k + max(_SPARE_PROPOSALS, k // 4)
+    rows = nearest_rows(
+        table,
+        column,
+        closest.query,
+        count,
+        metric.value,
+        filter=candidates.filter,
+        index=_index_of(table, column, metric, APPROXIMATE_INDEX_KIND),
+        probes=candidates.probes,
+    )
+    return closest.take(rows, column).rank(table)
+
+
 def _propose(
     table: Table, column: str, closest: _Closest, k: int, candidates: Candidates, longest: float = 0.0
 ) -> RankedRows:
     """The k closest by what Lance proposes; no vector of the table is longer than `longest`, if the metric asks."""
     metric, query = closest.metric, closest.query
-    index = index_of(table, column, VECTOR_INDEX_KIND)
-    if index is not None and index.parameters.get("metric_type", "").lower() != metric.value:
-        index = None  # Lance would ignore an index of another metric, loudly
+    index = _index_of(table, column, metric, VECTOR_INDEX_KIND)
     count = k + _SPARE_PROPOSALS
     while count * _SCAN_SHARE < table.state.rows:
         rows = nearest_rows(table, column, query, count, metric.value, filter=candidates.filter, index=index)
@@ -154,23 +226,23 @@ class _Closest:
         query = self.query.astype(np.float64)
         for step in _steps(matrix):
             self.budget.step(matrix.nbytes + _NUMBERS_PER_STEP * _STEP_BYTES + self._size * _MEASURED_BYTES)
-            distances = _distances(self.metric, query, matrix[step].astype(np.float64))
-            ranked = ~np.isnan(distances)
+            apart = distances(self.metric, query, matrix[step].astype(np.float64))
+            ranked = ~np.isnan(apart)
             self._row_ids.append(row_ids[step][ranked])
-            self._distances.append(distances[ranked])
+            self._distances.append(apart[ranked])
             self._size += self._distances[-1].size
             if self._k is not None and self._size > self._k * 4 + _SPARE_MEASURES:
                 # What can still be among the best k is kept: their ids break the ties of the last one.
-                held, apart = self._all()
-                near = apart <= np.partition(apart, self._k - 1)[self._k - 1]
-                self._row_ids, self._distances = [held[near]], [apart[near]]
+                held, measured = self._all()
+                near = measured <= np.partition(measured, self._k - 1)[self._k - 1]
+                self._row_ids, self._distances = [held[near]], [measured[near]]
                 self._size = self._distances[0].size
         return self
 
     def rank(self, table: Table) -> RankedRows:
-        row_ids, distances = self._all()
-        order = best_first(table, row_ids, distances, self._k)
-        return RankedRows(row_ids[order], distances[order])
+        row_ids, measured = self._all()
+        order = best_first(table, row_ids, measured, self._k)
+        return RankedRows(row_ids[order], measured[order])
 
     def _all(self) -> tuple[RowIds, Measures]:
         return np.concatenate(self._row_ids), np.concatenate(self._distances)
@@ -216,7 +288,7 @@ def _name(fragment: FragmentContent, column: str) -> tuple[str, ...]:
     return (*fragment.name[:-1], column)
 
 
-def _distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> Measures:
+def distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> Measures:
     """Row by row in one fixed order of summation, so that equal vectors are at equal distances in any table."""
     if metric is Metric.L2:
         apart = matrix - query

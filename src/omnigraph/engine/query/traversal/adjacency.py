@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Counts, GrownRowSpace, Indices, Mask, RowSpace, added_up
+from omnigraph.engine.query.bindings import Counts, Indices, Mask, added_up
 from omnigraph.storage.integer_sets import distinct, find_positions, is_ascending, is_member, union
+from omnigraph.storage.tables.memory.row_space import GrownRowSpace, RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 Positions: TypeAlias = NDArray[Any]
@@ -79,7 +80,7 @@ class Adjacency:
 
     def targets_at(self, at: Indices | slice) -> Positions:
         """The neighbours in these entries by position."""
-        return self.targets[at]
+        return self.targets[at] if isinstance(at, slice) else self.targets.take(at)
 
     def spans(self, positions: Indices) -> tuple[Indices, NDArray[np.int64]]:
         """Where the lists of these nodes begin and how long they are."""
@@ -344,6 +345,12 @@ class LayeredAdjacency:
 
 
 Neighbours: TypeAlias = Adjacency | LayeredAdjacency
+
+
+def for_reading(neighbours: Neighbours, entries: int) -> Neighbours:
+    """The same adjacency, for a reader of so many entries: of a layered one the merged form, if that is most of it."""
+    is_most = isinstance(neighbours, LayeredAdjacency) and entries * _SEQUENTIAL_SHARE > neighbours.size
+    return neighbours.merged if isinstance(neighbours, LayeredAdjacency) and is_most else neighbours
 
 
 def change_layer(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, added: Pairs) -> LayeredAdjacency:

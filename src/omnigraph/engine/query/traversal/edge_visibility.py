@@ -12,16 +12,16 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
+from omnigraph.engine.query.bindings import Bindings, Mask
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.row_filters import holds, unbound_variable, visible_text
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.query.values.stored import load_together
-from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, RecentlyUsed
 from omnigraph.storage.integer_sets import find_positions, is_member, union
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _BYTES: Final = 64 << 20

@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Indices, Mask, RowSpace
+from omnigraph.engine.query.bindings import Indices, Mask
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, Positions, list_bounds, spread
 from omnigraph.engine.query.traversal.search import Hops, SearchContext, ask_for_hops, bounded_parts
 from omnigraph.storage.integer_sets import distinct, union
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 # Nodes whose hops are counted at a time before any is put together.

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.bindings import Indices, RowSpace
+from omnigraph.engine.query.bindings import Indices
 from omnigraph.engine.query.context import ReadContext, TraversalMode
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, of_edges, of_pairs, walk
 from omnigraph.engine.query.traversal.edge_visibility import visible_adjacency
-from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
+from omnigraph.engine.query.traversal.topology import (
+    MOST_HOPS,
+    MOST_NODES,
+    PROCESS_TOPOLOGIES,
+    Shape,
+    StoredRanges,
+    TopologyKey,
+)
 from omnigraph.engine.query.traversal.topology_build import Forms, rows_by_id
 from omnigraph.engine.rows.end_ids import IdForm
 from omnigraph.language.catalog import NodeType
@@ -27,7 +35,9 @@ from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction, EdgeStep
 from omnigraph.storage.integer_sets import distinct, union
 from omnigraph.storage.tables.indexes import index_coverage
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
+from omnigraph.storage.topology import TopologyFiles
 
 _ENDS = {
     Direction.OUT: (("src", "dst"),),
@@ -199,17 +209,24 @@ def _adjacencies(
 
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
-_LOOKUP = 2.5e-3
+_LEAST_LOOKUPS = 7.5e-3
 _LOOKUP_PER_VALUE = 6e-5
 _LOOKUP_PER_EDGE = 1e-6
 _SCAN_PER_ROW = 3e-8
 _MAP = 3e-3
-_DERIVE = 5e-3
+_DERIVE = 3e-3
+# To an object store: a request and its response, of which a lookup needs several, and bytes.
+_ROUND = 2e-2
+_ROUNDS_PER_LOOKUP = 3
+_ROUNDS_PER_BUILD = 8
+_FETCH_PER_BYTE = 1e-8
+_BYTES_PER_EDGE = 60
+_BYTES_PER_NODE = 30
 _DERIVE_PER_ROW = 2e-6
 _DERIVED_AT_ONCE = 2e-2
 _BUILD = 5e-3
-_BUILD_PER_EDGE = 6e-7
-_BUILD_PER_EDGE_WITH_ROWS = 1.2e-6
+_BUILD_PER_EDGE = 3.5e-7
+_BUILD_PER_EDGE_WITH_ROWS = 9e-7
 _BUILD_PER_NODE = 2e-7
 # A frontier that changes by less than this share from hop to hop is taken to stay as it is; one of less than so many
 # nodes, expected, is taken to be empty. So an estimate costs a bounded number of steps for any number of hops.
@@ -220,7 +237,7 @@ _FADED = 1e-3
 def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neighbours:
     """An adjacency with at least everything within reach of `nodes`, and nothing invisible."""
     looks_at_edges = context.is_restricted(plan.edge)
-    with_edges = plan.edge_variable is not None or looks_at_edges
+    with_edges = _looks_at_edges(plan, context)
     neighbours = _find(plan, nodes, Shape.EDGES if with_edges else Shape.NEIGHBOURS, context)
     if not looks_at_edges and not context.is_restricted(plan.destination_type):
         return neighbours
@@ -230,6 +247,8 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neigh
 def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:
     step = _step_of(plan, context)
     key = _topology_key(step, shape, context)
+    if (near := _explore_ranges(plan, step, key, nodes, context)) is not None:
+        return near
     counts = {step.start.type_key: math.ceil(len(nodes) / context.share)}
     mode, reason = choose([step], counts, plan.max_hops, [key], context)
     if mode is TraversalMode.INDEXED:
@@ -241,10 +260,48 @@ def _find(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) ->
     return topology.towards(plan.direction)
 
 
+def _explore_ranges(
+    plan: ir.Expand, step: EdgeStep, key: TopologyKey, nodes: RowIds, context: ReadContext
+) -> Adjacency | None:
+    """Everything within reach of a few nodes, by ranges of a stored topology, as long as that is the cheapest way."""
+    if context.mode is not TraversalMode.AUTO or plan.max_hops > MOST_HOPS:
+        return None
+    root = context.snapshot.root
+    degree = len(_ENDS[step.direction]) * key.edges.rows / max(1, context.snapshot.state_of(step.start).rows)
+    reached = math.ceil(len(nodes) / context.share) * max(1.0, degree) ** (plan.max_hops - 1)
+    if reached > MOST_NODES or (stored := StoredRanges.of(root, key)) is None:
+        return None
+    cost = 2 * _ROUND * plan.max_hops
+    if PROCESS_TOPOLOGIES.spend(key, cost) > _topology_cost(key, context):
+        return None
+    near = stored.explore(plan, nodes, context.cancellation.check)
+    if near is not None:
+        context.profiler.note(f"ranges of the stored topology of {plan.edge.name}: about {cost * 1000:.1f} ms")
+    return near
+
+
+def fetch_topologies(root: ir.ReadOperator, context: ReadContext) -> None:
+    """Begin to read the stored topologies of a plan. For a store behind a network: the query does not wait for them
+    when it has found the nodes to begin at."""
+    graph = context.snapshot.root
+    if graph.location.is_local or context.mode is TraversalMode.INDEXED:
+        return
+    for operator, _ in ir.plan_levels(root):
+        if isinstance(operator, ir.Expand):
+            shape = Shape.EDGES if _looks_at_edges(operator, context) else Shape.NEIGHBOURS
+            key = _topology_key(_step_of(operator, context), shape, context)
+            graph.in_background(partial(PROCESS_TOPOLOGIES.fetch, graph, key))
+
+
+def _looks_at_edges(plan: ir.Expand, context: ReadContext) -> bool:
+    return plan.edge_variable is not None or context.is_restricted(plan.edge)
+
+
 def _topology_key(step: EdgeStep, shape: Shape, context: ReadContext) -> TopologyKey:
-    near, far = context.table(step.start), context.table(step.end)
+    state_of = context.snapshot.state_of
+    near, far = state_of(step.start), state_of(step.end)
     sources, targets = (far, near) if step.direction is Direction.IN else (near, far)
-    states = context.table(step.edge).state, sources.state, targets.state
+    states = state_of(step.edge), sources, targets
     return TopologyKey.of(context.snapshot.entry.graph_id, shape, step.edge, _node_names(step), states)
 
 
@@ -286,13 +343,34 @@ def choose(
     absent = [key for key in dict.fromkeys(keys) if PROCESS_TOPOLOGIES.peek(key) is None]
     if not absent:
         return TraversalMode.CSR, "at hand"
-    lookups = _lookup_cost(steps, starts, most_hops, context)
     topology = sum(_topology_cost(key, context) for key in absent)
+    if any(starts.values()) and topology <= len(steps) * _least_lookup_cost(context):
+        # Found without the tables of the edges, which are then not opened.
+        return TraversalMode.CSR, f"about {topology * 1000:.1f} ms by topology, and more by lookup"
+    lookups = _lookup_cost(steps, starts, most_hops, context)
     spent = sum(PROCESS_TOPOLOGIES.spend(key, lookups / len(absent)) for key in absent)
-    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     if spent <= topology:
-        return TraversalMode.INDEXED, estimate
+        return TraversalMode.INDEXED, _weigh(lookups, topology, spent)
+    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     return TraversalMode.CSR, estimate if lookups > topology else f"{estimate}, asked for repeatedly"
+
+
+def describe_neighbours(plan: ir.Expand, starts: int, context: ReadContext) -> str:
+    """What would be weighed for a traversal from so many nodes, without doing either."""
+    if context.mode is not TraversalMode.AUTO:
+        return str(context.mode)
+    step = _step_of(plan, context)
+    key = _topology_key(step, Shape.NEIGHBOURS if plan.edge_variable is None else Shape.EDGES, context)
+    if PROCESS_TOPOLOGIES.peek(key) is not None:
+        return "topology in memory"
+    lookups = _lookup_cost([step], {step.start.type_key: starts}, plan.max_hops, context)
+    return _weigh(lookups, _topology_cost(key, context), PROCESS_TOPOLOGIES.spend(key, 0.0))
+
+
+def _weigh(lookups: float, topology: float, spent: float) -> str:
+    """The costs of both ways, and what lookups have cost so far."""
+    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
+    return f"{estimate}, made once lookups have cost as much, {spent * 1000:.1f} ms so far"
 
 
 def _topology_cost(key: TopologyKey, context: ReadContext) -> float:
@@ -302,10 +380,16 @@ def _topology_cost(key: TopologyKey, context: ReadContext) -> float:
     derive = math.inf if nearest is None else _DERIVE + nearest[1] * _DERIVE_PER_ROW
     if derive <= _DERIVED_AT_ONCE:
         return derive
-    if PROCESS_TOPOLOGIES.is_stored(root, key):
-        return min(derive, _MAP)
+    if (stored := PROCESS_TOPOLOGIES.find_stored(root, key)) is not None:
+        is_near = root.location.is_local or TopologyFiles(root.objects).are_at_hand(key.folder, stored)
+        fetch = 0.0 if is_near else 2 * _ROUND + stored.nbytes * _FETCH_PER_BYTE
+        return min(derive, _MAP + fetch)
     per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS
-    build = _BUILD + key.edges.rows * per_edge + (key.sources.rows + key.targets.rows) * _BUILD_PER_NODE
+    nodes = key.sources.rows + key.targets.rows
+    build = _BUILD + key.edges.rows * per_edge + nodes * _BUILD_PER_NODE
+    if not root.location.is_local:
+        read = key.edges.rows * _BYTES_PER_EDGE + nodes * _BYTES_PER_NODE
+        build += _ROUNDS_PER_BUILD * _ROUND + read * _FETCH_PER_BYTE
     return min(derive, build)
 
 
@@ -314,6 +398,7 @@ def _lookup_cost(steps: Sequence[EdgeStep], starts: Mapping[str, int], most_hops
     sizes = {
         type_.type_key: float(context.table(type_).state.rows) for step in steps for type_ in (step.start, step.end)
     }
+    least = _least_lookup_cost(context)
     frontier = {type_key: min(float(starts.get(type_key, 0)), size) for type_key, size in sizes.items()}
     cost = 0.0
     # A search ends when it has met every node, however many hops it may take.
@@ -323,12 +408,18 @@ def _lookup_cost(steps: Sequence[EdgeStep], starts: Mapping[str, int], most_hops
         for step in estimates:
             nodes = frontier[step.start]
             reached = min(nodes * step.degree, step.edges)
-            hop += 0.0 if nodes < _FADED else step.cost(nodes, reached)
+            hop += 0.0 if nodes < _FADED else least + step.cost(nodes, reached)
             following[step.end] = min(following[step.end] + reached, sizes[step.end])
         if all(abs(following[key] - size) <= _STEADY * size for key, size in frontier.items()):
             return cost + hops * hop
         cost, frontier, hops = cost + hop, following, hops - 1
     return cost
+
+
+def _least_lookup_cost(context: ReadContext) -> float:
+    """The cost of the lookups of a step, however few nodes there are."""
+    is_local = context.snapshot.root.location.is_local
+    return _LEAST_LOOKUPS if is_local else _LEAST_LOOKUPS + 3 * _ROUNDS_PER_LOOKUP * _ROUND
 
 
 class _StepEstimate(NamedTuple):
@@ -349,5 +440,5 @@ class _StepEstimate(NamedTuple):
         return cls(step.start.type_key, step.end.type_key, degree, float(edges.state.rows), unindexed)
 
     def cost(self, nodes: float, reached: float) -> float:
-        lookups = 3 * _LOOKUP + nodes * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
+        lookups = nodes * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
         return lookups + self.unindexed * _SCAN_PER_ROW

@@ -2,7 +2,8 @@
 
 It is looked for in shared memory, then in the store, then derived from an older one, and only then built. Keys are
 immutable versions, so nothing goes stale and branches share topologies. Called by `neighbours`; results never depend
-on which way it was found.
+on which way it was found. Of a large one in a store behind a network, a few lists are read as ranges: every lookup in a
+table would take several rounds.
 """
 
 from __future__ import annotations
@@ -12,24 +13,34 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import RowSpace
-from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours, either_way
+from omnigraph.engine.query.traversal.adjacency import (
+    Adjacency,
+    LayeredAdjacency,
+    Neighbours,
+    either_way,
+    of_pairs,
+    walk,
+)
 from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, build, derive, rows_to_read
 from omnigraph.engine.rows.end_ids import PLAIN, IdForm
-from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.catalog import EdgeType
+from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction
-from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.cache import SHARED_MEMORY, Lookups, RecentlyUsed
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables.memory.row_space import RowSpace
+from omnigraph.storage.tables.rows import RowIds
 from omnigraph.storage.topology import TopologyDescription, TopologyFiles, topology_folder
 
 CACHE_VARIABLE: Final = "OMNIGRAPH_TOPOLOGY_CACHE_BYTES"
@@ -41,6 +52,9 @@ _HELD_PER_TABLE: Final = 8
 _FEW_ROWS: Final = 1_000
 # States whose topology was asked for and not made: each commit is one more.
 _ABSENT_KNOWN: Final = 256
+FETCHED_BYTES: Final = 16 << 20
+"""Up to so many bytes are read before it is certain that they are needed."""
+_STORED: Final = "from the store"
 _DERIVED: Final = "from an older build and the rows changed since"
 
 
@@ -167,8 +181,11 @@ def _merge_layers(ways: TwoWays) -> TwoWays:
 class _Absent:
     """What is known of a topology that is not in memory."""
 
-    stored: bool | None = None
+    description: TopologyDescription | None = None
+    """Of the build that the store has."""
+    is_described: bool = False
     spent: float = 0.0
+    asking: threading.Lock = field(default_factory=threading.Lock)
 
 
 class TopologyCache:
@@ -180,6 +197,7 @@ class TopologyCache:
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
         self._absent: RecentlyUsed[TopologyKey, _Absent] = RecentlyUsed(_ABSENT_KNOWN)
         self._making: dict[TopologyKey, threading.Lock] = {}
+        self._fetched: set[TopologyKey] = set()
         self._lock = threading.RLock()
 
     def peek(self, key: TopologyKey) -> Topology | None:
@@ -188,12 +206,31 @@ class TopologyCache:
                 self._held.move_to_end(key)
             return topology
 
-    def is_stored(self, root: GraphRoot, key: TopologyKey) -> bool:
-        """Whether the store has it ready. Asked at most once per key."""
+    def find_stored(self, root: GraphRoot, key: TopologyKey) -> TopologyDescription | None:
+        """What the store has ready. Asked at most once per key."""
         absent = self._absence(key)
-        if absent.stored is None:
-            absent.stored = TopologyFiles(root.objects).describe(key.folder) is not None
-        return absent.stored
+        with absent.asking:
+            if not absent.is_described:
+                absent.description = TopologyFiles(root.objects).describe(key.folder)
+                absent.is_described = True
+        return absent.description
+
+    def has_near(self, key: TopologyKey) -> bool:
+        """Whether memory has it, or one of the same tables at other versions."""
+        with self._lock:
+            return any(held.line == key.line for held in self._held)
+
+    def fetch(self, root: GraphRoot, key: TopologyKey) -> None:
+        """Read a small stored topology before somebody needs it, so that a query over a network waits for it and for
+        its nodes at the same time. One that can be derived from memory is left alone."""
+        if self.has_near(key) or (stored := self.find_stored(root, key)) is None or stored.nbytes > FETCHED_BYTES:
+            return
+        with self._only_one(key):
+            loaded = None if self.peek(key) is not None else _load(TopologyFiles(root.objects), key, stored)
+            if loaded is not None:
+                self._keep(loaded)
+                with self._lock:
+                    self._fetched.add(key)
 
     def spend(self, key: TopologyKey, seconds: float) -> float:
         """Record what avoiding this topology cost, and return the sum so far: once it exceeds the cost of building,
@@ -212,20 +249,33 @@ class TopologyCache:
         """The topology, and where it came from. `check` is called while it is built and may raise."""
         if (topology := self.peek(key)) is not None:
             self.lookups.hits += 1
-            return topology, "in memory"
+            return topology, self._origin_of_held(key)
         self.lookups.misses += 1
+        with self._only_one(key):
+            if (topology := self.peek(key)) is not None:
+                return topology, self._origin_of_held(key)
+            topology, origin = self._make(root, key, check)
+            self._keep(topology)
+        return topology, origin
+
+    def _origin_of_held(self, key: TopologyKey) -> str:
+        """Of one that was fetched ahead, the first reader learns that."""
+        with self._lock:
+            is_first = key in self._fetched
+            self._fetched.discard(key)
+        return _STORED if is_first else "in memory"
+
+    @contextmanager
+    def _only_one(self, key: TopologyKey) -> Iterator[None]:
+        """One thread at a time makes or reads a topology; the others wait for it."""
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         try:
             with making:
-                if (topology := self.peek(key)) is not None:
-                    return topology, "in memory"
-                topology, origin = self._make(root, key, check)
-                self._keep(topology)
+                yield
         finally:
             with self._lock:
                 self._making.pop(key, None)
-        return topology, origin
 
     def held_count(self) -> int:
         with self._lock:
@@ -241,14 +291,15 @@ class TopologyCache:
         with self._lock:
             self._held.clear()
             self._absent.clear()
+            self._fetched.clear()
 
     def _make(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None]) -> tuple[Topology, str]:
         files = TopologyFiles(root.objects)
         held = self.nearest(root, key)
         if held is not None and held[1] <= _FEW_ROWS and (changed := _derive(root, key, held[0])) is not None:
             return changed, _DERIVED
-        if (loaded := _load(files, key)) is not None:
-            return loaded, "from the store"
+        if (loaded := _load(files, key, self._absence(key).description)) is not None:
+            return loaded, _STORED
         for older in (*([] if held is None else [held[0]]), *self._stored_older(files, key)):
             if (changed := _derive(root, key, older)) is not None:
                 if files.damage(key.folder) is not None:
@@ -272,7 +323,7 @@ class TopologyCache:
     def _save(self, files: TopologyFiles, topology: Topology) -> None:
         key = topology.key
         files.save(key.folder, key.shape, *key.tables, topology.dangling, topology.arrays())
-        self._absence(key).stored = True
+        self._absence(key).is_described = False
 
     def nearest(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, int] | None:
         """The topology in memory from which this one can be derived by reading the fewest rows, and how many those are.
@@ -301,8 +352,9 @@ class TopologyCache:
             related = [key for key in self._held if key.line == topology.key.line]
             for key in related[:-_HELD_PER_TABLE]:
                 del self._held[key]
+                self._fetched.discard(key)
             while len(self._held) > 1 and self.held_bytes() > self.limit:
-                self._held.popitem(last=False)
+                self._fetched.discard(self._held.popitem(last=False)[0])
 
     def _stored_older(self, files: TopologyFiles, key: TopologyKey) -> Iterator[Topology]:
         """Stored builds of the same edge table at other versions, the newest first."""
@@ -346,5 +398,60 @@ def _derive(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | No
 
 
 def _open_tables(root: GraphRoot, key: TopologyKey) -> Tables:
-    edges, sources, targets = map(root.reader.open, key.tables)
+    edges, sources, targets = map(root.reader.open_to_read, key.tables)
     return edges, sources, targets
+
+
+# A few lists of a large one
+
+MOST_NODES: Final = 512
+"""Lists of so many nodes are read by ranges."""
+MOST_HOPS: Final = 4
+
+_WAYS: Final = {Direction.OUT: ("out",), Direction.IN: ("in",), Direction.BOTH: ("out", "in")}
+
+
+class StoredRanges(NamedTuple):
+    """A stored topology whose nodes are numbered by their row ids, from a first one on."""
+
+    files: TopologyFiles
+    folder: str
+    description: TopologyDescription
+    first_source: int
+    first_target: int
+
+    @classmethod
+    def of(cls, root: GraphRoot, key: TopologyKey) -> Self | None:
+        """Of a topology that is too large to be read ahead; None where the store has none, or memory a near one."""
+        if root.location.is_local or key.shape is not Shape.NEIGHBOURS or PROCESS_TOPOLOGIES.has_near(key):
+            return None
+        description = PROCESS_TOPOLOGIES.find_stored(root, key)
+        if description is None or description.nbytes <= FETCHED_BYTES:
+            return None
+        files = TopologyFiles(root.objects)
+        first = {stored.name: stored.first for stored in description.arrays}
+        first_source, first_target = first.get("sources"), first.get("targets")
+        if first_source is None or first_target is None or files.are_at_hand(key.folder, description):
+            return None
+        return cls(files, key.folder, description, first_source, first_target)
+
+    def explore(self, plan: ir.Expand, nodes: RowIds, check: Callable[[], None]) -> Adjacency | None:
+        """Everything within reach of the nodes; None when the files do not fit their description. `check` is called
+        before each step and may raise."""
+
+        def step(frontier: RowIds) -> tuple[RowIds, RowIds]:
+            check()
+            parts = [self._read(way, frontier) for way in _WAYS[plan.direction]]
+            sources, ends = zip(*parts, strict=True)
+            return np.concatenate(sources), np.concatenate(ends)
+
+        try:
+            return of_pairs(*walk(nodes, plan.max_hops, step, one_type=plan.edge.is_symmetric))
+        except IntegrityError:
+            return None
+
+    def _read(self, way: str, nodes: RowIds) -> tuple[RowIds, RowIds]:
+        near, far = self.first_source, self.first_target
+        near, far = (far, near) if way == "in" else (near, far)
+        counts, targets = self.files.neighbours(self.folder, self.description, way, nodes - near)
+        return np.repeat(nodes, counts), targets.astype(np.int64) + far

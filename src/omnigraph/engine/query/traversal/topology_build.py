@@ -16,17 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Indices, RowSpace, extend_space
+from omnigraph.engine.query.bindings import Indices
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, change_layer, of_edges, of_pairs, pairs_of
 from omnigraph.engine.rows.end_ids import PLAIN, IdForm
 from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
+from omnigraph.storage.tables.memory.row_space import RowSpace, extend_space
+from omnigraph.storage.tables.memory.text_positions import TextPositions
+from omnigraph.storage.tables.memory.value_index import rows_in_memory
+from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 
-# Resolving builds a hash table over all node ids each time, so it is done for many edges at once.
-_EDGES_PER_RESOLVE = 4_000_000
+# Edges whose ends are looked up together: enough for the cost of a call not to matter, little beside the result.
+_EDGES_PER_RESOLVE = 1 << 18
 
 Forms: TypeAlias = tuple[IdForm, IdForm]
 """How the source and the target of an edge hold the ids of their nodes."""
@@ -58,7 +61,8 @@ def build(
     """From the tables themselves. `check` is called between steps and may raise."""
     near, source_ids = _node_ids(sources)
     far, target_ids = (near, source_ids) if one_type else _node_ids(targets)
-    source_ids, target_ids = (form.store(ids) for form, ids in zip(forms, (source_ids, target_ids), strict=True))
+    from_ids = TextPositions(forms[0].store(source_ids))
+    to_ids = from_ids if one_type and forms[0] == forms[1] else TextPositions(forms[1].store(target_ids))
     left, right = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     batches: Iterable[pa.Table]
     if with_edges:
@@ -70,9 +74,9 @@ def build(
     with ThreadPoolExecutor(1) as beside:
         for batch in batches:
             check()
-            # Arrow resolves one column on one core, and there are two columns.
-            other = beside.submit(_index_of, batch.column("dst"), target_ids)
-            left.append(_index_of(batch.column("src"), source_ids))
+            # A column is looked up on one core, and there are two columns.
+            other = beside.submit(to_ids.find, batch.column("dst"))
+            left.append(from_ids.find(batch.column("src")))
             right.append(other.result())
     source, target = np.concatenate(left), np.concatenate(right)
     check()
@@ -103,10 +107,10 @@ def _batches(table: Table, columns: list[str]) -> Iterator[pa.Table]:
         pending.append(batch)
         waiting += len(batch)
         if waiting >= _EDGES_PER_RESOLVE:
-            yield pa.Table.from_batches(pending)
+            yield pa.Table.from_batches(pending).combine_chunks()
             pending, waiting = [], 0
     if pending:
-        yield pa.Table.from_batches(pending)
+        yield pa.Table.from_batches(pending).combine_chunks()
 
 
 def _node_ids(table: Table) -> tuple[RowSpace, pa.Array]:
@@ -132,8 +136,11 @@ _ENDS: Final = ["src", "dst"]
 
 def rows_to_read(before: Tables, after: Tables) -> int | None:
     """How many rows lie between two states, by their manifests. None when they are too many to derive one."""
-    total = 0
+    appended = after[0].appended_to(before[0])
+    total = 0 if appended is None else len(appended)
     for old, new, columns in zip(before, after, (_ENDS, ["id"], ["id"]), strict=True):
+        if old.key == new.key or (appended is not None and new is after[0]):
+            continue
         rows = VersionDiff.of(old, new, columns, columns).row_count
         if rows > _most_rows(new):
             return None
@@ -144,7 +151,9 @@ def rows_to_read(before: Tables, after: Tables) -> int | None:
 def derive(older: TwoWays, before: Tables, after: Tables, forms: Forms = _PLAIN_FORMS) -> TwoWays | None:
     """The older topology brought to the state of `after`. None when too much changed, or in a way that is not known
     from row ids: two branches numbered different nodes alike, or nodes in between."""
-    edges = _changes(before[0], after[0], _ENDS)
+    edges = _edge_changes(before[0], after[0])
+    if edges is not None and not len(edges.old) and [t.key for t in before[1:]] == [t.key for t in after[1:]]:
+        return _add_edges(older, edges.new, after, forms)
     sources = _changes(before[1], after[1], ["id"])
     one_type = after[1].key == after[2].key
     targets = sources if one_type else _changes(before[2], after[2], ["id"])
@@ -180,10 +189,48 @@ def derive(older: TwoWays, before: Tables, after: Tables, forms: Forms = _PLAIN_
     )
 
 
+def _add_edges(older: TwoWays, edges: pa.Table, after: Tables, forms: Forms) -> TwoWays:
+    """The older topology with more edges between the same nodes: by far the most frequent commit."""
+    near, far = older.out.sources, older.out.ends
+    near_ids, far_ids = (form.read(edges.column(name)) for name, form in zip(_ENDS, forms, strict=True))
+    if after[1].key == after[2].key:
+        sources, ends = rows_by_id(after[1], [near_ids, far_ids])
+    else:
+        (sources,), (ends,) = rows_by_id(after[1], [near_ids]), rows_by_id(after[2], [far_ids])
+    added, is_whole = _existing_pairs(near.positions(sources), far.positions(ends))
+    none = Pairs(added.sources[:0], added.ends[:0])
+    return TwoWays(
+        change_layer(older.out, near, far, none, added),
+        change_layer(older.back, far, near, none, added.reverse()),
+        older.dangling or not is_whole,
+    )
+
+
 def _changes(old: Table, new: Table, columns: list[str]) -> RowChanges | None:
     """In which rows two versions differ; None when they are too many to be read."""
+    if old.key == new.key:
+        return _no_changes(new, columns)
     diff = VersionDiff.of(old, new, columns, columns)
     return None if diff.row_count > _most_rows(new) else diff.changes(columns)
+
+
+def _edge_changes(old: Table, new: Table) -> RowChanges | None:
+    """The same for an edge table, without row ids where edges were only added: nobody asks for those of edges. What
+    this process has committed itself is not read again."""
+    none = _no_changes(new, _ENDS)
+    if old.key == new.key:
+        return none
+    if (appended := new.appended_to(old)) is not None:
+        return RowChanges(none.old, appended.select(_ENDS))
+    diff = VersionDiff.of(old, new, _ENDS, _ENDS)
+    if not diff.only_adds or diff.row_count > _most_rows(new):
+        return _changes(old, new, _ENDS)
+    return RowChanges(none.old, diff.new_rows(_ENDS))
+
+
+def _no_changes(table: Table, columns: list[str]) -> RowChanges:
+    none = pa.schema([*(table.schema.field(name) for name in columns), ROW_ID_FIELD]).empty_table()
+    return RowChanges(none, none)
 
 
 def _most_rows(table: Table) -> int:
@@ -204,6 +251,8 @@ def _space(space: RowSpace, changes: RowChanges, nodes: Table) -> RowSpace | Non
 def _edges_at(edges: Table, column: str, changes: RowChanges, form: IdForm, dangling: bool) -> pa.Table:
     """Unchanged edges that yet lead elsewhere now: those that name a removed node, which another
     of the same id may have replaced, and where edges dangle those that name a new one."""
+    if not len(changes.old) and not (dangling and len(changes.new)):
+        return _no_changes(edges, _ENDS).new.select(_ENDS)
     ids = [changes.old.column("id"), *([changes.new.column("id")] if dangling else [])]
     named = pc.unique(pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string()))
     return edges.rows_among(column, form.store(named).to_pylist(), _ENDS)
@@ -228,7 +277,10 @@ def rows_by_id(nodes: Table, columns: Sequence[pa.ChunkedArray]) -> list[RowIds]
     """The row of each node by its id, -1 where there is none or the id is null: one lookup for all columns."""
     chunks = [chunk for column in columns for chunk in column.chunks]
     together = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
-    matches = nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True)
+    wanted = together.to_pylist()
+    matches = rows_in_memory(nodes, "id", wanted, ["id"])
+    if matches is None:
+        matches = nodes.rows_among("id", wanted, ["id"], row_ids=True)
     rows, ids = np.append(row_ids_of(matches), -1), one_array(matches.column("id"))
     return [rows[_index_of(column, ids)] for column in columns]
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Bindings, Indices, Mask, RowSpace, member_column
+from omnigraph.engine.query.bindings import Bindings, Indices, Mask, member_column
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.traversal.adjacency import Adjacency
 from omnigraph.engine.query.traversal.edge_visibility import visible_mask
@@ -34,6 +34,7 @@ from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import factorize
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 _ROW = "#hop"

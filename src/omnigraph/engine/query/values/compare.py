@@ -29,6 +29,16 @@ ARROW_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
 }
 
 
+_NUMPY_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
+    Operator.EQUAL: np.equal,
+    Operator.NOT_EQUAL: np.not_equal,
+    Operator.LESS: np.less,
+    Operator.LESS_OR_EQUAL: np.less_equal,
+    Operator.GREATER: np.greater,
+    Operator.GREATER_OR_EQUAL: np.greater_equal,
+}
+
+
 class Truth(NamedTuple):
     """Which rows are true and which are null; the others are false."""
 
@@ -92,6 +102,8 @@ def compare_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Arra
         if left_is_scalar:
             return _constant_contains(left, operator, right)
         return _contains_constant(left, operator, right) if right_is_scalar else compare(left, operator, right)
+    if right_is_scalar and (mask := _compare_integers(left, operator, right)) is not None:
+        return mask
     if _is_nested(left.type) or (_is_number(left.type) and left.type != right.type):
         left, right = _repeat(left, length), _repeat(right, length)
     return compare(left, operator, right)
@@ -99,6 +111,18 @@ def compare_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Arra
 
 def _repeat(side: pa.Array | pa.Scalar, length: int) -> pa.Array:
     return repeat(side, length) if isinstance(side, pa.Scalar) else side
+
+
+def _compare_integers(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask | None:
+    """Integers without nulls beside one that their type holds; None for everything else. NumPy makes a mask of bytes,
+    which is what is wanted, in a third of the time."""
+    if left.null_count or not (pa.types.is_integer(left.type) and pa.types.is_integer(right.type)):
+        return None
+    values, number = left.to_numpy(), right.as_py()
+    limits = np.iinfo(values.dtype)
+    if not limits.min <= number <= limits.max:
+        return None
+    return np.asarray(_NUMPY_TESTS[operator](values, values.dtype.type(number)))
 
 
 # ---- lists, records and entities ------------------------------------------------------------------------

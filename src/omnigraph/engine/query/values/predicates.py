@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.bindings import Bindings, Mask
+from omnigraph.engine.query.bindings import Bindings, Mask, identity
 from omnigraph.engine.query.context import RowsContext, ValueContext
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.properties import Located, gathering_parts
@@ -27,6 +27,9 @@ from omnigraph.language.query.value_types import is_null
 
 # Rows of two columns that are compared between two looks at the clock: texts are compared one by one.
 _ROWS_PER_CHECK: Final = 1 << 16
+_NUMBERS_PER_CHECK: Final = 1 << 20
+# Rows share a value of so few: comparing their positions with that of the one that passes is the fastest test.
+_MOST_COMPARED: Final = 1 << 20
 
 
 def filter_rows(rows: Bindings, predicates: Sequence[ir.Predicate], context: ValueContext) -> Bindings:
@@ -116,9 +119,19 @@ def _mask_of_sides(left: Evaluated, operator: ir.Operator, right: Evaluated, len
 def _test_column(column: Located, test: Callable[[pa.Array], Mask], budget: MemoryBudget, beside: int = 0) -> Mask:
     """A test of one column, part by part: once for each value where rows share values, else for each row."""
     shared = len(column.values) <= len(column.positions)
-    every = Located(column.values, np.arange(len(column.values))) if shared else column
-    parts = gathering_parts([every], len(every.positions), budget, most_rows=_ROWS_PER_CHECK, beside=beside)
+    every = Located(column.values, identity(len(column.values))) if shared else column
+    rows = _NUMBERS_PER_CHECK if _is_plain(column.values.type) else _ROWS_PER_CHECK
+    parts = gathering_parts([every], len(every.positions), budget, most_rows=rows, beside=beside)
     mask = np.concatenate([test(every.values[part] if shared else every.part(part).gather()) for part in parts])
     if shared and column.positions.min(initial=0) < 0:
         mask = np.append(mask, False)
-    return mask[column.positions] if shared else mask
+    if not shared:
+        return mask
+    if len(mask) > _MOST_COMPARED or int(mask.sum()) != 1:
+        return mask[column.positions]
+    return np.asarray(column.positions == mask.argmax())
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Whether a million values of a type are compared in an instant."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_temporal(type_))

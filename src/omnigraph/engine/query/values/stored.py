@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.bindings import Bindings, Indices, RowSpace, member_column, output_variable
+from omnigraph.engine.query.bindings import Bindings, Indices, member_column, output_variable
 from omnigraph.engine.query.context import ReadContext, RowsContext, ValueContext
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
@@ -35,6 +35,7 @@ from omnigraph.language.catalog import EdgeEnd, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.query.value_types import BOOL, F64, STRING, EntityType, ValueType
+from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import RowIds
 
 META_COLUMNS: Final = {MetaField.ID: "id", MetaField.SRC: "src", MetaField.DST: "dst"}
@@ -174,7 +175,7 @@ def load_together(values: Iterable[ir.Value], rows: Bindings, context: ValueCont
         return
     columns: dict[tuple[str, str], dict[str, None]] = {}
     owners: dict[tuple[str, str], tuple[TableType, RowIds]] = {}
-    for variable, owner, member, column in _stored_columns(values, context):
+    for variable, owner, member, column in stored_columns(values, context):
         bound = rows.rows.get(variable)
         if bound is None:
             continue  # a variable of a list form: its values are not bound yet
@@ -187,7 +188,7 @@ def load_together(values: Iterable[ir.Value], rows: Bindings, context: ValueCont
         context.properties.load(context.table(owner), variable, list(columns[variable, owner.type_key]), bound)
 
 
-def _stored_columns(
+def stored_columns(
     values: Iterable[ir.Value], context: ReadContext
 ) -> Iterator[tuple[str, TableType, int | None, str]]:
     """Variable, type, the position of the type among those of the variable if it has several, and column. What only a

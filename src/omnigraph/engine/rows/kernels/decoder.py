@@ -7,9 +7,11 @@ that is raised is the first in stage order. In rows of one type, columns are nam
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from operator import itemgetter
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -18,9 +20,11 @@ from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
 from omnigraph.engine.rows.end_ids import interface_ends, stored_id
 from omnigraph.engine.rows.kernels.ids import EdgeEnds, EndpointIds, EnvelopeError, Mint, edge_ends, new_ulids
-from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, strict_blocks
+from omnigraph.engine.rows.kernels.json_columns import JsonColumns
+from omnigraph.engine.rows.kernels.ndjson import Block, Meter, lenient_blocks, line_chunks, strict_blocks
 from omnigraph.engine.rows.kernels.records import EnvelopeReader, Records, RecordTyper, type_batch
 from omnigraph.engine.rows.kernels.source_values import plain_value, plain_values
+from omnigraph.engine.rows.kernels.spool import RowSpool
 from omnigraph.engine.rows.kernels.typed_rows import (
     DecodedInput,
     LostValues,
@@ -49,10 +53,12 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
     form: RecordForm = RecordForm.WHOLE,
+    threads: int = 1,
 ) -> DecodedInput:
     """Typed rows of the whole input, or a ConstraintError for its first violation in stage order, value constraints
-    included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none."""
-    decoded = _decode(data, catalog, grammar, limits, mint, form, raises=True)
+    included. Raises ResourceLimitError beyond `limits`. `mint` makes ids for entities that have none. What comes out
+    does not depend on the number of `threads`."""
+    decoded = _decode(data, catalog, grammar, limits, mint, form, threads)
     if decoded.rejected:
         types: dict[str, TableType] = {type_.type_key: type_ for type_ in _table_types(catalog)}
         raise first_in_stage_order(decoded.rejected, types).error(grammar.unit)
@@ -69,7 +75,7 @@ def decode_collecting(
     form: RecordForm = RecordForm.WHOLE,
 ) -> DecodedInput:
     """As `decode`, but bad rows are left out and listed in `rejected`. Every row that is left is valid by itself."""
-    return _decode(data, catalog, grammar, limits, mint, form, raises=False)
+    return _decode(data, catalog, grammar, limits, mint, form, threads=0)
 
 
 def _decode(
@@ -79,30 +85,82 @@ def _decode(
     limits: Limits,
     mint: Mint,
     form: RecordForm,
-    *,
-    raises: bool,
+    threads: int,
 ) -> DecodedInput:
+    """With `threads` it raises for a bad envelope, and else collects those, too."""
     rejected: list[RejectedRow] = []
     lost = LostValues()
     envelopes = EnvelopeReader(catalog, grammar, lost, form)
     typers = {
         type_.type_key: RecordTyper(type_, rejected, grammar, mint, lost, form=form) for type_ in _table_types(catalog)
     }
-    parts: defaultdict[str, list[TypedRows]] = defaultdict(list)
-    for block in (strict_blocks if grammar is Grammar.STRICT else lenient_blocks)(data, limits):
+    spool = RowSpool()
+    columns = JsonColumns(catalog, form, mint) if grammar is Grammar.STRICT and threads else None
+    for block in _typed_or_values(data, grammar, limits, columns, threads):
+        if isinstance(block, TypedRows):
+            spool.add(block)
+            continue
         before = len(rejected)
         lost.dropped += block.repeated
         by_type = envelopes.sort(block, rejected)
-        if raises and len(rejected) > before:
+        if threads and len(rejected) > before:
             # Nothing later in the input can come before a bad envelope.
             raise min(rejected[before:], key=lambda row: row.line).error(grammar.unit)
         for records in by_type:
-            key = records.type.type_key
-            parts[key].append(typers[key].read(records))
-    typed: dict[str, TypedRows] = {}
-    for key, blocks in sorted(parts.items()):
-        typed[key] = _without_forbidden(_remap_endpoints(_join_rows(blocks), typers), rejected)
+            spool.add(_without_forbidden(typers[records.type.type_key].read(records), rejected))
+    typed = {key: _remap_endpoints(rows, typers) for key, rows in spool.rows_by_type().items()}
     return DecodedInput(typed, tuple(rejected), lost if grammar is Grammar.LENIENT else None)
+
+
+def _typed_or_values(
+    data: bytes | Iterable[bytes], grammar: Grammar, limits: Limits, columns: JsonColumns | None, threads: int
+) -> Iterator[TypedRows | Block]:
+    """The input in order: rows of blocks that were read as columns, and the values of all others."""
+    if columns is None:
+        yield from (strict_blocks if grammar is Grammar.STRICT else lenient_blocks)(data, limits)
+        return
+    meter = Meter(limits)
+    for chunk, typed in read_ahead(columns.read, line_chunks(data, meter), threads):
+        if typed is None:
+            yield chunk.read(meter)
+        else:
+            meter.count_rows(chunk.lines)
+            yield typed
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def read_ahead(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[tuple[Item, Result]]:
+    """Items with the results of some work, in their order. With several threads the next items are worked on meanwhile;
+    an error of the items comes when those before it were taken."""
+    if threads <= 1:
+        for item in items:
+            yield item, work(item)
+        return
+    pending: deque[tuple[Item, Future[Result]]] = deque()
+    rest = iter(items)
+    failure: Exception | None = None
+    with ThreadPoolExecutor(threads, thread_name_prefix="omnigraph-decode") as workers:
+        try:
+            while True:
+                while failure is None and len(pending) <= threads:
+                    try:
+                        item = next(rest)
+                    except Exception as error:  # StopIteration, too
+                        failure = error
+                    else:
+                        pending.append((item, workers.submit(work, item)))
+                if not pending:
+                    break
+                item, result = pending.popleft()
+                yield item, result.result()
+        finally:
+            for _, result in pending:
+                result.cancel()
+    if failure is not None and not isinstance(failure, StopIteration):
+        raise failure
 
 
 def _table_types(catalog: Catalog) -> Iterator[TableType]:
@@ -122,20 +180,13 @@ def _remap_endpoints(rows: TypedRows, typers: Mapping[str, RecordTyper]) -> Type
                 ids = [stored.get(node_id, node_id) for node_id in table.column(end.column).to_pylist()]
                 index = table.column_names.index(end.column)
                 table = table.set_column(index, table.schema.field(index), pa.array(ids, pa.string()))
-    return TypedRows(edge, table, rows.lines, rows.present)
+    return rows.with_rows(table)
 
 
 def _without_forbidden(rows: TypedRows, rejected: list[RejectedRow]) -> TypedRows:
     broken = check_values(rows)
     rejected.extend(broken)
     return rows.without(row.line for row in broken)
-
-
-def _join_rows(parts: Sequence[TypedRows]) -> TypedRows:
-    rows = pa.concat_tables([part.rows for part in parts])
-    presences = [part.present for part in parts if part.present is not None]
-    present = pa.concat_tables(presences) if presences else None
-    return TypedRows(parts[0].type, rows, pa.concat_arrays([part.lines for part in parts]), present)
 
 
 ENDS: Final = (("from", "to"), ("src", "dst"))
@@ -223,20 +274,22 @@ def decode_rows(
     `unit` before the number of a row. Raises ResourceLimitError beyond `limits`."""
     reader = _RowReader(type_, catalog, mint, file, form)
     meter = Meter(limits)
-    parts = [TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64()))]
+    spool = RowSpool()
+    spool.add(TypedRows(type_, rows_schema(type_).empty_table(), pa.array([], pa.int64())))
     for block in blocks:
         meter.count_rows(len(block.positions) + len(block.malformed))
         if block.malformed:
             number, reason = min(block.malformed)
             raise RejectedRow(number, None, None, reason, Stage.ENVELOPE, ConstraintRule.RECORD).error(unit)
-        parts.append(reader.read(block))
-        meter.count_bytes(parts[-1].rows.nbytes)
+        rows = reader.read(block)
+        meter.count_bytes(rows.rows.nbytes)
+        spool.add(rows)
         # No later violation can precede a row that is not a row of the type at all.
         if unreadable := [row for row in reader.rejected if row.stage is Stage.ENVELOPE]:
             raise min(unreadable, key=lambda row: row.line).error(unit)
     if reader.rejected:
         raise first_in_stage_order(reader.rejected, {type_.type_key: type_}).error(unit)
-    return DecodedInput({type_.type_key: _join_rows(parts)})
+    return DecodedInput(spool.rows_by_type())
 
 
 class _RowReader:
@@ -292,6 +345,8 @@ class _RowReader:
 
     def _take_apart(self, records: Records, node_ids: EdgeEnds) -> Records:
         """Edges as their properties and their two ends; rows that lack an end are refused, unless they are partial."""
+        if (plain := self._take_plain_apart(records, node_ids)) is not None:
+            return plain
         edges, is_partial = Records(self._type), self._form is RecordForm.PARTIAL
         for number, record in zip(records.lines, records.members, strict=True):
             names = _names_in(self._type, record) or ENDS[0]
@@ -311,6 +366,22 @@ class _RowReader:
             rest = {name: value for name, value in record.items() if name not in taken}
             edges.add(number, rest, (source, target))
         return edges
+
+    def _take_plain_apart(self, records: Records, node_ids: EdgeEnds) -> Records | None:
+        """The same for rows that have equal members, and texts that are ids at both ends; None for any other rows."""
+        members = records.members
+        if not members or not all(end.takes_any_text and not end.is_interface for end in node_ids):
+            return None
+        names = members[0].keys()
+        pair = _names_in(self._type, names)
+        if len(pair) != len(node_ids) or not names >= set(pair) or not all(row.keys() == names for row in members):
+            return None
+        source, target = (list(map(itemgetter(name), members)) for name in pair)
+        if set(map(type, source)) | set(map(type, target)) != {str}:
+            return None
+        others = [name for name in names if name not in pair]
+        rest: list[Mapping[str, object]] = [{name: row[name] for name in others} for row in members]
+        return Records(self._type, records.lines, rest, source, target)
 
     def _plain(self, records: list[Mapping[str, object]]) -> list[Mapping[str, object]]:
         """The same rows with values as JSON has them. An id that is null is none."""

@@ -110,28 +110,48 @@ class Block:
     repeated: int = 0
 
 
-def strict_blocks(data: bytes | Iterable[bytes], limits: Limits) -> Iterator[Block]:
-    """One JSON value per line; blank lines are skipped but counted."""
-    meter = Meter(limits)
-    line = 1
-    for chunk in _line_chunks(data, meter):
-        texts = chunk.split(b"\n")
+@dataclass(frozen=True, slots=True)
+class LineChunk:
+    """Whole lines of an input: the number of the first, and how many there are."""
+
+    first: int
+    lines: int
+    text: bytes
+
+    def read(self, meter: Meter) -> Block:
+        """One JSON value per line; blank lines are skipped."""
+        texts = self.text.split(b"\n")
         if not texts[-1]:
             texts.pop()
-        positions: Sequence[int] = range(line, line + len(texts))
-        line += len(texts)
+        positions: Sequence[int] = range(self.first, self.first + len(texts))
         if not all(map(bytes.strip, texts)):
             filled = [(at, text) for at, text in zip(positions, texts, strict=True) if text.strip()]
             positions, texts = [at for at, _ in filled], [text for _, text in filled]
         meter.count_rows(len(texts))
-        yield _strict_block(positions, texts)
+        return _strict_block(positions, texts)
+
+
+def line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[LineChunk]:
+    """The input in numbered parts."""
+    first = 1
+    for text in _whole_lines(data, meter):
+        lines = text.count(b"\n") + (not text.endswith(b"\n"))
+        yield LineChunk(first, lines, text)
+        first += lines
+
+
+def strict_blocks(data: bytes | Iterable[bytes], limits: Limits) -> Iterator[Block]:
+    """One JSON value per line; blank lines are skipped but counted."""
+    meter = Meter(limits)
+    for chunk in line_chunks(data, meter):
+        yield chunk.read(meter)
 
 
 def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits) -> Iterator[Block]:
     """JSON values separated by any whitespace; repeated members are fine, the last one counts."""
     meter = Meter(limits)
     record = 1
-    chunks = _line_chunks(data, meter)
+    chunks = _whole_lines(data, meter)
     for chunk in chunks:
         texts = [text for text in chunk.split(b"\n") if text.strip()]
         try:
@@ -316,7 +336,7 @@ class Meter:
             raise ResourceLimitError("load bytes", self._limits.bytes, self._bytes, _REMEDY)
 
 
-def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]:
+def _whole_lines(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]:
     """The input in pieces of whole lines; only the last piece may end without a line break."""
     if isinstance(data, bytes | bytearray | memoryview):
         meter.count_bytes(len(data))

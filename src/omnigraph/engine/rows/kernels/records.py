@@ -501,7 +501,9 @@ class _CheckedRows:
 
     def accept(self, rows: pa.Table, explicit: pa.Array | None, presence: _Presence) -> TypedRows:
         """The rows that broke no rule; of their ids, `explicit` were given."""
-        typed = TypedRows(self.type, rows, self.lines, presence.table(rows.column_names[1:]))
+        typed = TypedRows(
+            self.type, rows, self.lines, presence.table(rows.column_names[1:]), self._mark_generated(explicit, presence)
+        )
         if not self.rejected_rows:
             return typed
         # An id that was generated for a rejected row names nothing.
@@ -513,6 +515,14 @@ class _CheckedRows:
         keep = np.ones(len(self.lines), np.bool_)
         keep[list(self.rejected_rows)] = False
         return typed.filter(pa.array(keep))
+
+    def _mark_generated(self, explicit: pa.Array | None, presence: _Presence) -> pa.BooleanArray | None:
+        """Which rows got an id of `RecordTyper.ids` that nothing in them says."""
+        if self.type.key or presence.form is RecordForm.PARTIAL:
+            return None
+        if explicit is None:
+            return pa.repeat(True, len(self.lines))
+        return explicit.is_null() if explicit.null_count else None
 
 
 def missing_value(type_: TableType, prop: Property) -> Sentence:

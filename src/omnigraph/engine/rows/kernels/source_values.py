@@ -24,7 +24,7 @@ import pyarrow.types as pt
 from omnigraph.api.load import plain_array
 from omnigraph.api.values import epoch_millis, is_pandas_null, numpy_value, plain_number
 from omnigraph.dates import MILLIS_PER_DAY
-from omnigraph.engine.rows.columns import EPOCH_TYPES, arrow_type, whole_array
+from omnigraph.engine.rows.columns import EPOCH_TYPES, arrow_type, vector_cells, whole_array
 from omnigraph.engine.rows.kernels.coerce import JSON_KINDS, Column, all_finite, all_match, coerce, timestamps
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
@@ -61,8 +61,10 @@ def _direct(type_: PropertyType, array: pa.Array) -> pa.Array | None:
     """The column in one cast, where a cast is known to keep every value; None leaves it to the value rules."""
     if type_.is_vector:
         return _direct_vectors(type_, array)
-    if type_.is_blob or type_.list:
+    if type_.is_blob:
         return None
+    if type_.list:
+        return _direct_lists(type_, array)
     source, target = array.type, arrow_type(type_)
     if pt.is_string(source) and type_.scalar in NUMERIC:
         if not all_match(array, _PLAIN_INTEGER if type_.scalar in INTEGERS else _PLAIN_NUMBER):
@@ -98,18 +100,34 @@ def _floor(numbers: pa.Array, divisor: int) -> pa.Array:
     return pc.if_else(numbers.is_valid(), pa.array(floored, pa.int64()), pa.scalar(None, pa.int64()))
 
 
+def _direct_lists(type_: PropertyType, array: pa.Array) -> pa.Array | None:
+    if not (pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type)):
+        return None
+    items = coerce_arrow(_item_of(type_), array.flatten())
+    if items.unfit or items.array.null_count:
+        return None
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(pa.int32())
+    missing = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(offsets, items.array, type=arrow_type(type_), mask=missing)
+
+
 def _direct_vectors(type_: PropertyType, array: pa.Array) -> pa.Array | None:
     source = array.type
     if not (pt.is_list(source) or pt.is_large_list(source) or pt.is_fixed_size_list(source)):
         return None
-    if array.null_count or not (pt.is_floating(source.value_type) or pt.is_integer(source.value_type)):
+    if not (pt.is_floating(source.value_type) or pt.is_integer(source.value_type)):
         return None
     if not pc.all(pc.equal(pc.list_value_length(array), type_.dimension), min_count=0).as_py():
         return None
     numbers = pc.list_flatten(array).cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
     if numbers.null_count or not all_finite(numbers):
         return None
-    return pa.FixedSizeListArray.from_arrays(numbers, type=arrow_type(type_))
+    if not array.null_count:
+        return pa.FixedSizeListArray.from_arrays(numbers, type=arrow_type(type_))
+    filled = np.zeros((len(array), type_.dimension or 0), np.float32)
+    filled[array.is_valid().to_numpy(zero_copy_only=False)] = numbers.to_numpy().reshape(-1, type_.dimension or 0)
+    return vector_cells(filled, arrow_type(type_), array.is_null())
 
 
 def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:

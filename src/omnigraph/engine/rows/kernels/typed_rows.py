@@ -8,9 +8,10 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,12 +106,14 @@ class RecordForm(Enum):
 @dataclass(frozen=True, slots=True)
 class TypedRows:
     """Accepted rows of one type in `columns.rows_schema` order, and the input position of each. Unless records are
-    `WHOLE`, `present` tells of every column but `id` whether the record of a row has it."""
+    `WHOLE`, `present` tells of every column but `id` whether the record of a row has it. `generated` tells whose id was
+    made up here; None if every row came with its id or key."""
 
     type: TableType
     rows: pa.Table
-    lines: pa.Array
+    lines: pa.Array | pa.ChunkedArray
     present: pa.Table | None = None
+    generated: pa.BooleanArray | None = None
 
     @property
     def type_key(self) -> str:
@@ -119,26 +122,65 @@ class TypedRows:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
+    @property
+    def nbytes(self) -> int:
+        marks = [part for part in (self.present, self.generated) if part is not None]
+        return int(self.rows.nbytes + self.lines.nbytes + sum(part.nbytes for part in marks))
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether every id was made up here, so that none is stored and none comes twice."""
+        return self.generated is not None and self.generated.true_count == len(self)
+
+    def given_ids(self) -> pa.ChunkedArray:
+        """The ids that the input says."""
+        ids = self.rows.column("id")
+        return ids if self.generated is None else ids.filter(pc.invert(self.generated))
+
     def last_of_each(self) -> TypedRows:
         """One row per id, the last one, in their order."""
         ids = self.rows.column("id")
-        if pc.count_distinct(ids).as_py() == len(ids):
+        if self.is_generated or len(pc.unique(ids)) == len(ids):
             return self
         numbered = pa.table({"id": ids, "row": pa.array(range(len(ids)), pa.int64())})
         last = numbered.group_by("id").aggregate([("row", "max")]).column("row_max").combine_chunks().sort()
         return self.take(last)
 
     def take(self, rows: pa.Array) -> TypedRows:
-        present = None if self.present is None else self.present.take(rows)
-        return TypedRows(self.type, self.rows.take(rows), self.lines.take(rows), present)
+        return self._each(lambda part: part.take(rows))
 
     def slice(self, start: int, count: int) -> TypedRows:
-        present = None if self.present is None else self.present.slice(start, count)
-        return TypedRows(self.type, self.rows.slice(start, count), self.lines.slice(start, count), present)
+        return self._each(lambda part: part.slice(start, count))
 
     def filter(self, keep: pa.Array) -> TypedRows:
-        present = None if self.present is None else self.present.filter(keep)
-        return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep), present)
+        return self._each(lambda part: part.filter(keep))
+
+    def _each(self, choose: Callable[[Any], Any]) -> TypedRows:
+        """The same choice of rows from every part."""
+        present = None if self.present is None else choose(self.present)
+        generated = None if self.generated is None else choose(self.generated)
+        return TypedRows(self.type, choose(self.rows), choose(self.lines), present, generated)
+
+    def with_rows(self, rows: pa.Table) -> TypedRows:
+        """The same records with other values."""
+        return replace(self, rows=rows)
+
+    @classmethod
+    def join(cls, parts: Sequence[TypedRows]) -> TypedRows:
+        """Rows of one type behind each other; there is at least one part."""
+        presences = [part.present for part in parts if part.present is not None]
+        generated = None
+        if any(part.generated is not None for part in parts):
+            generated = pa.concat_arrays(
+                [pa.repeat(False, len(p)) if p.generated is None else p.generated for p in parts]
+            )
+        return cls(
+            parts[0].type,
+            pa.concat_tables([part.rows for part in parts]),
+            pa.chunked_array([chunk for part in parts for chunk in _chunks(part.lines)], pa.int64()),
+            pa.concat_tables(presences) if presences else None,
+            generated,
+        )
 
     def without(self, lines: Iterable[int]) -> TypedRows:
         """The rows that stand on none of these lines."""
@@ -146,6 +188,10 @@ class TypedRows:
         if not len(dropped):
             return self
         return self.filter(pa.array(~is_member(self.lines.to_numpy(zero_copy_only=False), dropped)))
+
+
+def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 @dataclass(slots=True)

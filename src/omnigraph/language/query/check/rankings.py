@@ -159,7 +159,7 @@ def _nearest(scope: Scope, call: ast.NearestCall) -> ir.NearestRank | None:
     if not isinstance(query, ir.ParameterValue | ir.Constant):
         scope.report("T15", "nearest() query must be the same for every row", call.query.at, help=_FIXED)
         return None
-    return ir.NearestRank(field, query) if _is_certain(scope, field, call) else None
+    return ir.NearestRank(field, query, call.exact is True) if _is_certain(scope, field, call) else None
 
 
 def _field_problem(field: ir.Value) -> str | None:

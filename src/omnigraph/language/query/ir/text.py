@@ -272,7 +272,8 @@ def ranking_text(ranking: Ranking) -> str:
 def _ranking(rank: Ranking, fields: Sequence[str]) -> str:
     match rank:
         case NearestRank():
-            return f"nearest({fields[0]}, {_search_operand(rank.query)})"
+            exact = ", exact: true" if rank.exact else ""
+            return f"nearest({fields[0]}, {_search_operand(rank.query)}{exact})"
         case Bm25Rank():
             return f"bm25({fields[0]}, {_search_operand(rank.query)})"
         case FusedRank():

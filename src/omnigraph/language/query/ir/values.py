@@ -336,11 +336,13 @@ class MakePath(Struct, frozen=True):
 class NearestRank(Struct, frozen=True):
     """Nodes by distance of their vector to the query, closest first; `field.prop.distance` is the metric.
 
-    A String `query` is embedded at the property's dimension first. Nodes without a vector have no rank.
+    A String `query` is embedded at the property's dimension first. Nodes without a vector have no rank. Unless it is
+    `exact`, an index of many vectors may leave out some of the closest nodes.
     """
 
     field: PropertyValue | UnionProperty
     query: Operand
+    exact: bool = False
 
 
 class Bm25Rank(Struct, frozen=True):

@@ -23,6 +23,7 @@ _WORD: Final = 8
 _MIX: Final = np.uint64(0xFF51AFD7ED558CCD)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
+_PLAIN_MIX, _PLAIN_SPREAD, _ALL_BITS = int(_MIX), int(_SPREAD), (1 << 64) - 1
 # The bytes of a word that belong to a text which has this many left.
 _TAIL_MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
 
@@ -85,7 +86,26 @@ def _values(column: pa.Array) -> Hashes:
     return _mix(_mix(np.full(len(words), _SPREAD), words), words >> _HALF)
 
 
-def _texts(column: pa.Array) -> Hashes:
+def text_hashes(column: pa.Array, most_bytes: int) -> Hashes:
+    """A number per text, from its length and so many of its first bytes, a multiple of eight; null is an empty text."""
+    return _texts(column, most_bytes)
+
+
+def text_hash(text: str, most_bytes: int) -> int:
+    """The same for one text, in a tenth of the time that an array of one takes."""
+    encoded = text.encode()
+    number = len(encoded) * _PLAIN_SPREAD & _ALL_BITS
+    for at in range(0, min(len(encoded), most_bytes), _WORD):
+        number = _mix_one(number, int.from_bytes(encoded[at : at + _WORD], "little"))
+    return _mix_one(number, number >> 32)
+
+
+def _mix_one(number: int, word: int) -> int:
+    number = (number ^ word) * _PLAIN_MIX & _ALL_BITS
+    return number ^ number >> 32
+
+
+def _texts(column: pa.Array, most_bytes: int | None = None) -> Hashes:
     """Texts eight bytes at a time, all rows at once."""
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
     lengths = np.diff(offsets)
@@ -97,7 +117,7 @@ def _texts(column: pa.Array) -> Hashes:
     words = np.lib.stride_tricks.as_strided(padded[:_WORD].view(np.uint64), (len(held) + 1,), (1,))
     hashes = lengths.astype(np.uint64) * _SPREAD
     shortest, longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
-    for at in range(0, longest, _WORD):
+    for at in range(0, longest if most_bytes is None else min(longest, most_bytes), _WORD):
         if at + _WORD <= shortest:
             hashes = _mix(hashes, words[starts + at])
             continue

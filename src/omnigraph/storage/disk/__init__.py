@@ -1,0 +1,1 @@
+"""Files of remote graphs that this machine keeps on its disk."""

@@ -1,0 +1,1 @@
+"""Table versions of remote graphs on this machine's disk."""
