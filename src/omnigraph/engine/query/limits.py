@@ -89,7 +89,8 @@ class MemoryBudget:
 
     def step(self, nbytes: int) -> None:
         """About to have this much at once, beside what is held."""
-        self.check()
+        if self._cancellation is not None:
+            self._cancellation.check()
         needed = self.held + nbytes
         if needed > self.limit:
             remedy = "narrow the match with pins or filters, add a limit, or raise the query's memory limit"

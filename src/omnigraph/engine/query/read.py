@@ -34,7 +34,6 @@ from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.result import OperatorProfile as MeasuredOperator
 from omnigraph.engine.query.result import Profiler, QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
-from omnigraph.engine.query.search.approximation import describe_search
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.edge_visibility import visible_rows
 from omnigraph.engine.query.traversal.neighbours import describe_neighbours, fetch_topologies
@@ -179,6 +178,8 @@ def _details(operator: ir.ReadOperator, context: ReadContext, estimates: Mapping
                     yield f"on values{of_type}: {len(rest)} predicates"
         case ir.Rank(rank=ir.NearestRank() as rank):
             if context.visibility.is_unrestricted:  # the size of a table would tell of its other rows
+                from omnigraph.engine.query.search.approximation import describe_search
+
                 yield describe_search(operator, rank, context)
         case ir.Expand() if estimates:
             yield f"neighbours: {describe_neighbours(operator, estimates[id(operator.input)], context)}"

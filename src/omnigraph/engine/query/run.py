@@ -54,7 +54,6 @@ from omnigraph.engine.query.plans import (
     whole_input,
 )
 from omnigraph.engine.query.result import Measurement
-from omnigraph.engine.query.search.approximation import vector_search
 from omnigraph.engine.query.search.ranked_rows import Candidates
 from omnigraph.engine.query.values.predicates import filter_rows
 from omnigraph.errors import ResourceLimitError
@@ -302,6 +301,8 @@ class _Run:
                 assert isinstance(arm.input, ir.Scan)
                 candidates = self._candidates(arm, arm.input)
                 if isinstance(arm.rank, ir.NearestRank):
+                    from omnigraph.engine.query.search.approximation import vector_search
+
                     way = vector_search(arm.rank, count, candidates, self._context)
                     self._context.profiler.note(way.text)
                     candidates = way.candidates
@@ -403,6 +404,8 @@ class _Run:
             return
         candidates = self._candidates(plan, nodes)
         if isinstance(plan.rank, ir.NearestRank):
+            from omnigraph.engine.query.search.approximation import vector_search
+
             way = vector_search(plan.rank, limit, candidates, context)
             context.profiler.note(way.text)
             candidates = way.candidates

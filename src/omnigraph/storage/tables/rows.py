@@ -113,6 +113,7 @@ class Table:
     def with_watch(self, watch: Watch) -> Table:
         """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
         raising."""
+        _ = self.columns, self.key  # made once for the version and not for each of its readers
         table = Table(self.state, self._dataset, self._location)
         table.__dict__.update(self.__dict__, _watch=watch, _origin=self._origin or self)
         return table
