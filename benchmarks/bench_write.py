@@ -46,6 +46,7 @@ def measure(report: Report, options: argparse.Namespace, folder: Path) -> None:
         beside_a_writer(report, systems, questions)
         # Anew: what is read after updates is compared with what is read before any.
     with copied(chosen, built, PEOPLE, KNOWS) as copy, all_running(chosen, copy) as systems:
+        warm_up(systems)
         after_updates(report, systems, questions)
         inserts(report, systems, questions)
     wide(report, folder, round(PROPERTIES_AT_SCALE_1 * min(options.scale, 1)))
@@ -53,6 +54,12 @@ def measure(report: Report, options: argparse.Namespace, folder: Path) -> None:
 
 def means(answer: list[Any]) -> list[Any]:
     return [meaning(rows) for rows in answer]
+
+
+def warm_up(systems: Sequence[Running]) -> None:
+    """What earlier reads leave in memory is there, an adjacency for one."""
+    for system in systems:
+        system.ask("read", "paths", [{}])
 
 
 def after_commits(report: Report, systems: Sequence[Running], questions: Questions) -> None:

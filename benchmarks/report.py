@@ -94,7 +94,8 @@ class Report:
         self._benchmark, self.rounds = benchmark, rounds
         self.facts = self.facts or [machine()]
         versions = ", ".join(f"{contender.name} {contender.version()}" for contender in chosen)
-        self.facts.append(f"{benchmark}: {facts}; {versions}; medians of {rounds} rounds")
+        medians = f"medians of {rounds} rounds" if rounds > 1 else "one round"
+        self.facts.append(f"{benchmark}: {facts}; {versions}; {medians}")
         self.only_shown += [c.name for c in chosen if not c.sets_goals and c.name not in self.only_shown]
 
     def heading(self, text: str) -> None:
