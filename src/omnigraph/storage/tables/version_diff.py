@@ -1,46 +1,21 @@
 """The rows that two versions of one table do not share, found from their manifests before any data is read.
 
 Diffs, merges, change feeds and topologies call it. Fragments with the same files hold the same rows, and of a fragment
-that only lost rows only those count, so a comparison costs as much as the change and not as the table. Deleted rows are
-read from the deletion file, which is part of the published table format, because Lance's API does not show them and a
-scan would cost the whole fragment.
+that only lost rows only those count, so a comparison costs as much as the change and not as the table.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.file import LanceFileSession
-from numpy.typing import NDArray
 
-from omnigraph.storage.integer_sets import find_positions, is_member
-from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
-
-
-def deleted_offsets(table: Table, fragment: Any) -> NDArray[np.uint32] | None:
-    """Offsets of the deleted rows of a fragment, ascending. None when they are so many that they form a bitmap."""
-    name = fragment.deletion_file()
-    if name is None:
-        return np.empty(0, np.uint32)
-    if not name.endswith(".arrow"):
-        return None
-    with table.reading(), tempfile.TemporaryDirectory(prefix="omnigraph-") as folder:
-        file = Path(folder) / "deletions"
-        session = LanceFileSession(table._dataset.uri, storage_options=table._dataset.latest_storage_options())
-        session.download_file(name, str(file))
-        offsets: NDArray[np.uint32] = pa.ipc.open_file(file.read_bytes()).read_all().column(0).to_numpy()
-    return np.sort(offsets)
-
-
-# Beyond this many, listing the living rows of a fragment costs less than asking for the deleted ones.
-_OFFSETS_PER_LOOKUP: Final = 1_000
+from omnigraph.storage.integer_sets import find_positions
+from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
 
 # Up to so many rows of a fragment cost less taken by their offsets than by a scan, which has to be planned.
 _TAKEN_ROWS: Final = 64
@@ -142,27 +117,9 @@ def _by_content(table: Table, visible: Collection[str]) -> dict[_Content, Any]:
 
 def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[RowIds, RowIds]:
     """Row ids of the rows that live in one of two fragments with the same files: needs only deletion vectors."""
-    was, now = deleted_offsets(before, old), deleted_offsets(after, new)
-    if was is not None and now is not None:
-        losses, gains = now[~is_member(now, was)], was[~is_member(was, now)]
-        if max(len(losses), len(gains)) <= _OFFSETS_PER_LOOKUP:
-            return _row_ids_at(before, old, losses), _row_ids_at(after, new, gains)
-    old_offsets, old_ids = _live_rows(before, old)
-    new_offsets, new_ids = _live_rows(after, new)
-    return (old_ids[~is_member(old_offsets, new_offsets)], new_ids[~is_member(new_offsets, old_offsets)])
-
-
-def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> RowIds:
-    if not len(offsets):
-        return np.empty(0, np.int64)
-    addresses = ", ".join(str((fragment.fragment_id << 32) + offset) for offset in offsets.tolist())
-    listed = f"{ROW_ADDRESS} IN ({addresses})"
-    return row_ids_of(table.read([], filter=listed, row_ids=True, fragments=[fragment.fragment_id]))
-
-
-def _live_rows(table: Table, fragment: Any) -> tuple[NDArray[np.uint64], RowIds]:
-    rows = table.read([ROW_ADDRESS], row_ids=True, fragments=[fragment.fragment_id])
-    return rows.column(ROW_ADDRESS).to_numpy() & np.uint64(0xFFFF_FFFF), row_ids_of(rows)
+    was, now = before.addresses.by_id[old.fragment_id], after.addresses.by_id[new.fragment_id]
+    losses, gains = now.deleted[~was.is_deleted(now.deleted)], was.deleted[~now.is_deleted(was.deleted)]
+    return was.ids_at(losses), now.ids_at(gains)
 
 
 def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: Sequence[str]) -> pa.Table:
