@@ -30,6 +30,8 @@ UPDATES, MERGES, ROWS_PER_MERGE = 100, 4, 10_000
 INSERTS = (400, 2_000)
 PROPERTIES_AT_SCALE_1 = 5_000
 READS_BESIDE_A_WRITER, SECONDS_PER_READ = 30, 0.03
+ONE, MANY = Goal(8, "ms"), Goal(2.0)
+"""Of one row, and of many inserts."""
 CLEAN = "properties within 2 hops, clean"
 
 
@@ -101,11 +103,11 @@ def after_updates(report: Report, systems: Sequence[Running], questions: Questio
 
     def write(case: str, name: str, questions_of_a_round: list[list[dict[str, Any]]], goal: Goal) -> None:
         asked = [(name, some) for some in questions_of_a_round]
-        report.compare(case, systems, "write", asked, COMMITS_PER_ROUND, goal=goal)
+        report.compare(case, systems, "write", asked, COMMITS_PER_ROUND, goal=goal, changes=True)
 
     read(CLEAN, WARM)
     rounds = range(report.rounds + 1)
-    write("update of one row by key", "age", [updates(questions, COMMITS_PER_ROUND) for _ in rounds], Goal(8, "ms"))
+    write("update of one row by key", "age", [updates(questions, COMMITS_PER_ROUND) for _ in rounds], ONE)
     report.heading(f"after {UPDATES} updates of one row")
     many = updates(questions, UPDATES)
     for system in systems:
@@ -115,11 +117,12 @@ def after_updates(report: Report, systems: Sequence[Running], questions: Questio
     rows = min(ROWS_PER_MERGE, questions.people // 5)
     report.heading(f"after {MERGES} merges of {rows:,} rows")
     merges = [(questions.changed_people(rows),) for _ in range(MERGES)]
-    report.compare(f"merge of {rows:,} rows", systems, "update_people", merges, goal=COLD, rounds=MERGES - 1)
+    case, last = f"merge of {rows:,} rows", MERGES - 1
+    report.compare(case, systems, "update_people", merges, goal=COLD, rounds=last, changes=True)
     read(f"properties within 2 hops, after {MERGES} merges", after)
     removed = questions.some_people(COMMITS_PER_ROUND * len(rounds))
     each = [[{"k": key} for key in removed[i :: len(rounds)]] for i in rounds]
-    write("delete of one row by key", "remove", each, Goal(8, "ms"))
+    write("delete of one row by key", "remove", each, ONE)
     read("properties within 2 hops, after deletes", after)
 
 
@@ -131,12 +134,12 @@ def inserts(report: Report, systems: Sequence[Running], questions: Questions) ->
     report.heading("inserts")
     rounds = range(report.rounds + 1)
     each = [(questions.new_people(COMMITS_PER_ROUND),) for _ in rounds]
-    report.compare("insert of one row", systems, "insert_each", each, COMMITS_PER_ROUND, goal=Goal(8, "ms"))
+    report.compare("insert of one row", systems, "insert_each", each, COMMITS_PER_ROUND, goal=ONE, changes=True)
     for count in INSERTS:
         many = [(questions.new_people(count),) for _ in rounds]
-        report.compare(f"{count:,} inserts in one transaction", systems, "insert_people", many, goal=Goal(2.0))
+        report.compare(f"{count:,} inserts in one transaction", systems, "insert_people", many, goal=MANY, changes=True)
         many = [(questions.new_people(count),) for _ in rounds]
-        report.compare(f"{count:,} rows in one load", systems, "load_new_people", many, goal=Goal(2.0))
+        report.compare(f"{count:,} rows in one load", systems, "load_new_people", many, goal=MANY, changes=True)
 
 
 def wide(report: Report, folder: Path, properties: int) -> None:
@@ -152,7 +155,7 @@ def wide(report: Report, folder: Path, properties: int) -> None:
             for system in systems:
                 report.add("wide rows, load", system.name, [system.ask("load_wide")])
             changes = [(i % WIDE_ROWS, i * 97 % properties, i) for i in range(report.rounds + 1)]
-            report.compare("wide rows, update of one property", systems, "update_wide", changes)
+            report.compare("wide rows, update of one property", systems, "update_wide", changes, changes=True)
             rows = [(i % WIDE_ROWS,) for i in range(report.rounds + 1)]
             report.compare("wide rows, one row", systems, "read_wide", rows)
             report.compare("wide rows, all as JSON", systems, "export_wide", [()])

@@ -11,9 +11,10 @@ wall seconds stand beside it. Where a case is about throughput, its goal says th
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -29,17 +30,18 @@ LEAST_BETWEEN = 1.0
 @dataclass(frozen=True, slots=True)
 class Goal:
     """What our figure should be at most: so many times that of the best peer, or of the case `beside` of ours, or with
-    a unit the figure itself."""
+    a unit the figure itself; or at least, where more is better."""
 
-    most: float
+    limit: float
     unit: str = ""
+    at_least: bool = False
     beside: str = ""
     by: Literal["cpu", "wall"] = "cpu"
 
     def __str__(self) -> str:
         if self.unit:
-            return f"{self.most:g} {self.unit}"
-        return f"{self.most:g} x {self.beside or 'peer'}{', wall' if self.by == 'wall' else ''}"
+            return f"{'at least ' if self.at_least else ''}{self.limit:g} {self.unit}"
+        return f"{self.limit:g} x {self.beside or 'peer'}{', wall' if self.by == 'wall' else ''}"
 
 
 WARM, COLD = Goal(1.0), Goal(1.5)
@@ -60,6 +62,8 @@ class Figure:
     value: float | None = None
     unit: str = ""
     refused: str | None = None
+    counts: bool = True
+    """Whether our goal is about this figure, if it is that of a peer."""
 
     def by(self, kind: str) -> float | None:
         if self.value is not None:
@@ -97,14 +101,25 @@ class Report:
         self._heading = text
         print(f"- {text}", file=sys.stderr, flush=True)
 
-    def add(self, case: str, system: str, timed: Sequence[Timed], parts: float = 1, goal: Goal | None = None) -> None:
+    def add(
+        self,
+        case: str,
+        system: str,
+        timed: Sequence[Timed],
+        parts: float = 1,
+        goal: Goal | None = None,
+        *,
+        counts: bool = True,
+    ) -> None:
         """The medians of one system in one case, of which each run consisted of that many alike parts."""
+        figure = Figure(self._benchmark, self._heading, case, system, counts=counts)
         if (refused := next((t.refused for t in timed if t.refused is not None), None)) is not None:
-            self._keep(Figure(self._benchmark, self._heading, case, system, refused=refused), goal)
-            return
-        cpu, wall = (statistics.median(getattr(t, kind) for t in timed) / parts * 1e3 for kind in ("cpu", "wall"))
-        between = statistics.median(t.between for t in timed) * 1e3
-        self._keep(Figure(self._benchmark, self._heading, case, system, cpu, wall, between), goal)
+            figure.refused = refused
+        else:
+            figure.cpu_ms = statistics.median(t.cpu for t in timed) / parts * 1e3
+            figure.wall_ms = statistics.median(t.wall for t in timed) / parts * 1e3
+            figure.between_ms = statistics.median(t.between for t in timed) * 1e3
+        self._keep(figure, goal)
 
     def add_value(self, case: str, system: str, value: float, unit: str, goal: Goal | None = None) -> None:
         """A figure that isn't a time: megabytes, requests, a recall."""
@@ -128,16 +143,20 @@ class Report:
         goal: Goal | None = None,
         meaning: Callable[[Any], Any] | None = lambda answer: answer,
         rounds: int | None = None,
+        changes: bool = False,
+        beside: Collection[str] = (),
     ) -> None:
         """Ask everybody the same, round by round: question `i` in round `i`. What the answers mean has to be the same
-        for all; `None` where ties and approximation leave them open."""
+        for all; `None` where ties and approximation leave them open. Systems in `beside` are shown, but set no goal.
+        What `changes` the data is done by everybody in every round, however long it takes."""
         ways = [(system, way) for system in systems for way in _ways(system, call, questions[0])]
         taken: dict[str, list[Timed]] = {_label(*way): [] for way in ways}
+        most = math.inf if changes else SECONDS_PER_CASE
         spent = dict.fromkeys(taken, 0.0)
         answers: dict[int, dict[str, Any]] = {}
         for i, (system, way) in in_turns(ways, case, rounds or self.rounds):
             label = _label(system, way)
-            if taken[label] and (spent[label] > SECONDS_PER_CASE or taken[label][0].refused is not None):
+            if taken[label] and (spent[label] > most or taken[label][0].refused is not None):
                 continue
             timed = system.ask(call, *_ways(system, call, questions[i % len(questions)])[way])
             spent[label] += timed.wall
@@ -147,7 +166,7 @@ class Report:
                 answers.setdefault(i, {})[label] = meaning(timed.answer)
         self.check(case, answers)
         for label, times in taken.items():
-            self.add(case, label, times, parts, goal)
+            self.add(case, label, times, parts, goal, counts=label not in beside)
 
     @staticmethod
     def check(case: str, answers: Mapping[int, Mapping[str, Any]]) -> None:
@@ -185,18 +204,21 @@ class Report:
 
     def _line(self, ours: Figure, others: Sequence[Figure], goal: Goal | None) -> Line:
         by = goal.by if goal else "cpu"
-        peers = [f for f in others if f.system not in self.only_shown]
+        peers = [f for f in others if f.counts and f.system not in self.only_shown]
         if goal is not None and goal.beside:
             peers = [f for f in self.figures if f.case == goal.beside and f.system == OURS]
-        best = min(peers, key=lambda f: f.by(by) or 0.0, default=None)
+        best_of = max if goal is not None and goal.at_least else min
+        best = best_of(peers, key=lambda f: f.by(by) or 0.0, default=None)
         shown = {f.system: f.by(by) or 0.0 for f in others if f.system in self.only_shown}
         figure, theirs = ours.by(by) or 0.0, best.by(by) if best else None
         ratio = figure / theirs if theirs else None
         judged = figure if goal and goal.unit else ratio
         name = "" if best is None else (goal.beside if goal and goal.beside else best.system)
-        above = None if goal is None or judged is None else judged > goal.most
+        missed = None
+        if goal is not None and judged is not None:
+            missed = judged < goal.limit if goal.at_least else judged > goal.limit
         unit, aim = ours.unit or "ms", str(goal) if goal else ""
-        return Line(ours.benchmark, ours.case, figure, theirs, unit, name, ratio, aim, above, shown)
+        return Line(ours.benchmark, ours.case, figure, theirs, unit, name, ratio, aim, missed, shown)
 
     def print_table(self, benchmark: str) -> None:
         """Milliseconds of CPU / wall, and in brackets the CPU of background work between two questions."""
@@ -229,14 +251,14 @@ class Report:
             cells = [_number(before.get((line.benchmark, line.case)))] if earlier else []
             cells += [f"{_number(line.ours)} {line.unit}", theirs, line.peer, ratio, line.goal]
             shown = [_number(line.only_shown.get(system)) for system in self.only_shown]
-            _print_row(line.case, *cells, "ABOVE" if line.above else "", *shown)
-        above, judged = ([line for line in lines if line.above in whether] for whether in ((True,), (True, False)))
-        print(f"\n{len(above)} of {len(judged)} figures are above their goal")
+            _print_row(line.case, *cells, "MISSED" if line.missed else "", *shown)
+        missed, judged = ([line for line in lines if line.missed in whether] for whether in ((True,), (True, False)))
+        print(f"\n{len(missed)} of {len(judged)} goals are missed")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the summary. `above` is unknown where there isn't a goal, or nothing to compare with."""
+    """One line of the summary. `missed` is unknown where there isn't a goal, or nothing to compare with."""
 
     benchmark: str
     case: str
@@ -246,7 +268,7 @@ class Line:
     peer: str
     ratio: float | None
     goal: str
-    above: bool | None
+    missed: bool | None
     only_shown: dict[str, float]
 
 

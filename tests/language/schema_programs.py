@@ -63,7 +63,9 @@ def _annotations(draw: st.DrawFn) -> list[str]:
         return head
     value = draw(st.sampled_from([True, True, False]))
     arguments = [draw(st.one_of(_literals, idents))] if value else []
-    for key in draw(st.lists(idents, min_size=0 if value else 1, max_size=2)):
+    # `true` before anything else is a value, not a name.
+    keys = idents if value else idents.filter(lambda n: n not in ("true", "false"))
+    for key in draw(st.lists(keys, min_size=0 if value else 1, max_size=2)):
         arguments += [*([","] if arguments else []), key, "=", draw(_literals)]
     return [*head, "(", *arguments, ")"]
 

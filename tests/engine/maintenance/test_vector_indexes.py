@@ -8,11 +8,13 @@ import pytest
 
 import omnigraph
 from omnigraph import IndexStatus
+from omnigraph.engine.bulk.jobs import IndexBuild
+from omnigraph.engine.maintenance.declared_indexes import declared_indexes
 from omnigraph.errors import IntegrityError
 from omnigraph.graph import Graph
 from omnigraph.language.catalog import VectorIndex
 from omnigraph.storage.models import VECTOR_INDEX_FORMAT, VectorIndexRecord
-from omnigraph.storage.tables.indexes import IndexSpec, index_record, partition_count
+from omnigraph.storage.tables.indexes import IndexSpec, index_record, partition_count, stored_index
 from tests.engine import vector_graphs as vectors
 from tests.engine.vector_graphs import clustered, rows, schema
 from tests.support.lance_tables import lance_of
@@ -162,3 +164,17 @@ def test_a_record_of_a_later_release_is_not_read() -> None:
     assert VectorIndexRecord.from_json(text, "t") is None
     with pytest.raises(IntegrityError, match="not the record of an index"):
         VectorIndexRecord.from_json('{"format":1}', "t")
+
+
+def test_executors_build_approximate_segments(tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path / "g", schema())
+    graph.load(rows(clustered(COUNT)), type="Doc", mode="append")
+    workspace, snapshot = graph._workspace, graph.snapshot()
+    type_ = snapshot.catalog.nodes["Doc"]
+    build = IndexBuild(workspace, {"node:Doc": (type_, snapshot.state_of(type_))})
+    states = build.stage([task() for task in build.tasks])
+    table = workspace.root.reader.open(states["node:Doc"])
+    (spec,) = (spec for spec in declared_indexes(type_) if spec.is_vector)
+    stored = stored_index(table, spec)
+    assert stored is not None
+    assert (stored.kind, stored.rows.unindexed_rows, stored.is_measured) == ("IVF_SQ", 0, False)

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def shelves(tmp_path_factory: pytest.TempPathFactory) -> list[Shelf]:
     ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_counted_places_are_those_of_the_whole_ranking(shelves: list[Shelf], data: st.DataObject) -> None:
     shelf = data.draw(st.sampled_from(shelves))
@@ -232,7 +233,7 @@ class Fusion:
         return [(row["slug"], row["score"]) for row in rows]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_fusion_is_that_of_its_whole_arms(states: list[Snapshot], data: st.DataObject) -> None:
     limit = data.draw(st.one_of(st.integers(1, 5), st.integers(30, 300)))
@@ -272,6 +273,23 @@ def test_a_profile_tells_how_an_arm_was_ranked(graph: Graph) -> None:
     assert any(note.startswith("candidates: ") and note.endswith("beginnings of both arms") for note in notes)
     assert any(note.startswith("bm25: ") and note.endswith("scored in memory") for note in notes)
     assert any(note.startswith("filter tested on the best ") for note in notes)
+
+
+def test_what_is_remembered_of_a_filter_ends_with_a_commit_of_another_handle(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"type": "Note", "data": {"slug": f"n{i:03d}", "body": "moss" + " tide" * (i % 7), "shelf": i % 50}})
+        for i in range(NOTES)
+    ]
+    text = 'match { $n: Note  $n.shelf < 10 } return { $n.slug as s } order { bm25($n.body, "moss tide") } limit 500'
+    with Graph.init(tmp_path / "g", SCHEMA) as writer:
+        writer.load("\n".join(lines), mode="append")
+        writer.maintenance.optimize()
+        with Graph.open(tmp_path / "g") as reader:
+            for slug in ("n003", "n102", "n204"):
+                before = {row["s"] for row in reader.query(f"query q() {{ {text} }}").rows()}
+                assert slug in before
+                writer.mutate(f'query q() {{ update Note set {{ shelf: 40 }} where slug = "{slug}" }}')
+                assert {row["s"] for row in reader.query(f"query q() {{ {text} }}").rows()} == before - {slug}
 
 
 def test_a_limit_of_nothing_gives_nothing(graph: Graph) -> None:

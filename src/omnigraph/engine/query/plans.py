@@ -16,7 +16,7 @@ from omnigraph.engine.query.bindings import output_variable
 from omnigraph.engine.query.objects import output_schema
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction, MetaField
-from omnigraph.language.query.value_types import EntityType, is_scalar
+from omnigraph.language.query.value_types import EntityType, is_integer, is_scalar
 
 Needed: TypeAlias = frozenset[str]
 """The variables that have to be bound in the rows of an operator."""
@@ -76,7 +76,7 @@ def _object_values(entity: ir.EntityValue) -> Iterator[ir.Value]:
 
 class Step(NamedTuple):
     """An operator on the way down a plan: what has to be bound in its rows, whether they are only counted, how many of
-    the first ones are enough, and all that is read of them, where that is at hand."""
+    the first ones are enough, and all that is read of them, where rows that agree in it may become one."""
 
     operator: ir.ReadOperator
     needed: Needed
@@ -178,7 +178,8 @@ def whole_input(step: Step) -> Step | None:
             columns = [c.value for i, c in enumerate(plan.columns) if output_variable(i) in needed]
             values = [*plan.keys, *(value for value in columns if not counts_rows(value))]
             counts_only = not any(map(shows_order, values))
-            return Step(plan.input, reads(values), counts_only=counts_only, values=tuple(values))
+            whole = None if any(map(adds_floats, values)) else tuple(values)
+            return Step(plan.input, reads(values), counts_only=counts_only, values=whole)
     return None
 
 
@@ -198,6 +199,18 @@ def ranked_scan(arm: ir.ReadOperator) -> ir.Rank | None:
 def shows_order(value: ir.Value | None) -> bool:
     """Whether the order of rows shows in an aggregate of them; rows that are only counted may be merged."""
     return isinstance(value, ir.AggregateValue) and value.function is AggregateFunction.COLLECT
+
+
+def adds_floats(value: ir.Value) -> bool:
+    """Whether an aggregate adds floats, so that the order of its rows and their weights show in the last digits."""
+    if not isinstance(value, ir.AggregateValue) or value.argument is None:
+        return False
+    match value.function:
+        case AggregateFunction.SUM | AggregateFunction.AVG:
+            return not is_integer(value.argument.type)
+        case AggregateFunction.STDEV | AggregateFunction.STDEVP:
+            return True
+    return False
 
 
 def stored_values(values: Iterable[ir.Value]) -> dict[str, list[ir.PropertyValue]] | None:

@@ -39,6 +39,7 @@ from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.query.value_types import is_text
 from omnigraph.language.types import INTEGER_RANGES, Scalar
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
 
 _ID: Final = META_COLUMNS[MetaField.ID]
@@ -229,15 +230,26 @@ class StoredRows:
                 rows, by_value = together
                 sought = rows.take(pa.array(by_value.get(lookup.value, []), pa.int64()))
                 return test_rows(lookup.rest, sought, self._context).select(columns)
-        # Tested a batch at a time, so that a large table costs no more memory than what matches.
-        pushed, rest = condition.pushdown
-        read = list(dict.fromkeys((*columns, *condition.columns_of(rest))))
-        is_restricted = not self._visibility.is_unrestricted
-        batches = map(pa.table, table.batches(read, filter=pushed, row_ids=is_restricted))
+        rest, batches = self._candidates(table, condition, columns)
         tested = (
             test_rows(rest, rows, self._context).select(columns) for rows in self._visible(condition.type, batches)
         )
         return self._collect(condition.type, _no_rows(table, columns), tested)
+
+    def _candidates(
+        self, table: Table, condition: Condition, columns: Sequence[str]
+    ) -> tuple[Sequence[ir.Predicate], Iterable[pa.Table]]:
+        """Rows among which the matching ones are, and the tests that they still have to pass."""
+        is_restricted = not self._visibility.is_unrestricted
+        if (lookup := condition.lookup) is not None and isinstance(lookup.value, str):
+            read = list(dict.fromkeys((*columns, *condition.columns_of(lookup.rest))))
+            rows = rows_in_memory(table, lookup.column, [lookup.value], read)
+            if rows is not None:
+                return lookup.rest, [rows if is_restricted else rows.drop_columns(ROW_ID)]
+        # Tested a batch at a time, so that a large table costs no more memory than what matches.
+        pushed, rest = condition.pushdown
+        read = list(dict.fromkeys((*columns, *condition.columns_of(rest))))
+        return rest, map(pa.table, table.batches(read, filter=pushed, row_ids=is_restricted))
 
     def with_ids(self, type_: TableType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """The rows with these ids, as far as there are any, visible or not."""

@@ -37,6 +37,8 @@ from omnigraph.storage.tables.lance_metadata import (
     small_fragments_to_compact,
 )
 from omnigraph.storage.tables.memory.addresses import OFFSET_BITS, OFFSET_MASK
+from omnigraph.storage.tables.memory.columns import COLUMNS
+from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, fragment_bytes, row_ids_of
 
@@ -145,7 +147,7 @@ class Staging:
     def append(self, base: TableState, rows: Rows) -> StagedTable:
         """Add rows without looking at what is there."""
         table = self._reader.open(base)
-        state = self._commit_data(table, self._write(table, rows, "append"))
+        state = self._remember(table, self._commit_data(table, self._write(table, rows, "append")), rows)
         staged = self._compact_small_fragments(state, ChangeCounts(inserted=state.rows - base.rows))
         if isinstance(rows, pa.Table):
             self._reader.open(staged.state).with_appended(table, rows)
@@ -167,7 +169,8 @@ class Staging:
         row_ids = stored.row_ids[at]
         kept = stored.rows.take(pa.array(at)) if at_once else None
         batches = _complete_rows(table, rows, row_ids, others, kept)
-        complete = pa.RecordBatchReader.from_batches(_plain_schema(table), batches)
+        complete: Rows = pa.RecordBatchReader.from_batches(_plain_schema(table), batches)
+        complete = complete.read_all() if at_once else complete
         state = self._replace(table, stored.addresses, complete, row_ids)
         return self._compact_small_fragments(state, ChangeCounts(updated=len(row_ids)))
 
@@ -211,7 +214,7 @@ class Staging:
         created = list(_with_row_ids(written.operation.fragments, row_ids))
         looked_through = sum(table.addresses.by_id[number].physical_rows for number in deletions)
         if self._disk is None or looked_through < _ROWS_LOOKED_THROUGH:
-            return self._commit_data(table, _replacement(table, changed, emptied, created))
+            return self._remember(table, self._commit_data(table, _replacement(table, changed, emptied, created)), rows)
         # To say since when a row exists Lance looks through all rows of the fragment that it comes from. With the new
         # rows in a version of their own before, which no entry names, it takes our word for it.
         self._trace.reach("stage.data.after")
@@ -219,7 +222,13 @@ class Staging:
         added = [fragment.metadata for fragment in appended.get_fragments()[-len(created) :]]
         described = list(mark_updated_rows(added, len(row_ids)))
         dataset = self._commit_on(table, appended, _replacement(table, [*changed, *described], emptied, []))
-        return self._keep_committed(table, dataset)
+        return self._remember(table, self._keep_committed(table, dataset), rows)
+
+    def _remember(self, base: Table, state: TableState, rows: Rows) -> TableState:
+        """The state; its new rows go to the columns in memory."""
+        if isinstance(rows, pa.Table):
+            COLUMNS.remember(self._reader.open(state), base, rows)
+        return state
 
     def _in_parallel(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
         """Files are written one after the other where that takes less than to start a thread."""
@@ -418,7 +427,10 @@ class _StoredRows:
     def among(cls, table: Table, ids: pa.ChunkedArray, columns: Sequence[str] = ()) -> _StoredRows:
         if pc.count_distinct(ids).as_py() != len(ids):
             raise ValueError("a write names each row once")
-        rows = table.rows_among("id", ids.to_pylist(), ["id", *columns], row_ids=True)
+        wanted = ids.to_pylist()
+        rows = rows_in_memory(table, "id", wanted, ["id", *columns])
+        if rows is None:
+            rows = table.rows_among("id", wanted, ["id", *columns], row_ids=True)
         row_ids = row_ids_of(rows)
         addresses = table.addresses.addresses(row_ids, live=True)
         return cls(rows.column("id").combine_chunks(), rows.select(list(columns)), row_ids, addresses)

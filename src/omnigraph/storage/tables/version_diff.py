@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.storage.integer_sets import find_positions
+from omnigraph.storage.integer_sets import find_positions, is_member
+from omnigraph.storage.tables.memory.columns import COLUMNS, take_rows
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
 
+_TAKEN_FROM_MEMORY: Final = 4_096
 # Up to so many rows of a fragment cost less taken by their offsets than by a scan, which has to be planned.
 _TAKEN_ROWS: Final = 64
 
@@ -116,18 +118,27 @@ def _by_content(table: Table, visible: Collection[str]) -> dict[_Content, Any]:
 
 
 def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[RowIds, RowIds]:
-    """Row ids of the rows that live in one of two fragments with the same files: needs only deletion vectors."""
+    """Row ids of the rows that live in one of two fragments with the same files: needs only deletion files."""
     was, now = before.addresses.by_id[old.fragment_id], after.addresses.by_id[new.fragment_id]
-    losses, gains = now.deleted[~was.is_deleted(now.deleted)], was.deleted[~now.is_deleted(was.deleted)]
+    losses, gains = now.deleted[~is_member(now.deleted, was.deleted)], was.deleted[~is_member(was.deleted, now.deleted)]
     return was.ids_at(losses), now.ids_at(gains)
 
 
 def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: Sequence[str]) -> pa.Table:
     schema = pa.schema([*(table.schema.field(name) for name in keys), ROW_ID_FIELD])
-    scanned = table.read(keys, row_ids=True, fragments=[fragment.fragment_id for fragment in fragments])
-    parts = [scanned.select(schema.names).cast(schema)]
+    parts = [_rows_of(table, [fragment.fragment_id for fragment in fragments], keys).select(schema.names).cast(schema)]
     for ids in row_ids:
         if len(ids):
-            taken = table.take(ids, keys)
+            taken = take_rows(table, ids, keys)
             parts.append(taken.append_column(ROW_ID_FIELD, pa.array(ids.view(np.uint64))).cast(schema))
     return pa.concat_tables(parts)
+
+
+def _rows_of(table: Table, fragment_ids: Sequence[int], keys: Sequence[str]) -> pa.Table:
+    """The key columns and row ids of the rows of some fragments; of a few rows from memory, if they are there."""
+    fragments = [table.addresses.by_id[number] for number in fragment_ids]
+    if fragments and sum(fragment.live_rows for fragment in fragments) <= _TAKEN_FROM_MEMORY:
+        ids = np.concatenate([fragment.live_row_ids() for fragment in fragments])
+        if (rows := COLUMNS.take_of(table, fragments, ids, keys)) is not None:
+            return rows.append_column(ROW_ID_FIELD, pa.array(ids.view(np.uint64)))
+    return table.read(keys, row_ids=True, fragments=fragment_ids)

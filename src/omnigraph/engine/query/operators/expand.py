@@ -6,8 +6,10 @@ the same structure. Follows the breadth-first definition of the language exactly
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -36,6 +38,7 @@ from omnigraph.engine.query.traversal.search import (
     starts_at_once,
 )
 from omnigraph.engine.query.values.predicates import filter_rows
+from omnigraph.engine.query.values.stored import load_together
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.storage.integer_sets import factorize
@@ -49,6 +52,9 @@ _ROWS_PER_CHECK = 1 << 18
 _MERGED_AT_LEAST = 1 << 12
 _ALIKE = 4
 _MOST_KINDS = 1 << 22
+# Whether values are worth comparing shows in so many of them: not if so large a share of them differs.
+_SAMPLED = 1 << 12
+_UNIQUE_SHARE = 0.9
 # Counting into one slot per node pays unless there are this many times more nodes than ends.
 _SPARSE_ENDS = 16
 
@@ -179,25 +185,21 @@ def _merge_alike(
     context: ReadContext,
 ) -> Bindings | None:
     """One hop of which some stored values are read and nothing else: rows that agree in these become one. Neighbours
-    are counted by what both ends hold, and no row is made for each. None when ends differ in so much that there are
-    about as many rows. That depends on the rows and their ends alone, not on where neighbours come from."""
+    are counted by what both ends hold, and no row is made for each. None when that would be about as many rows."""
     counts = adjacency.counts(nodes)
     total = int(counts.sum())
-    most = min(total // _ALIKE, _MOST_KINDS)
-    if (
-        rows.weights is not None
-        or total < _MERGED_AT_LEAST
-        or not stored.keys() <= rows.rows.keys() | {plan.destination}
-    ):
-        return None
-    near = _kinds([value for variable in rows.rows for value in stored.get(variable, ())], rows, context)
-    if near is None or len(near) > most:
+    is_known = stored.keys() <= rows.rows.keys() | {plan.destination}
+    if rows.weights is not None or total < _MERGED_AT_LEAST or not is_known:
         return None
     ends = _ends_reached(nodes, adjacency, context)
-    end_rows = adjacency.ends.rows_at(ends)
-    far = _kinds(stored.get(plan.destination, ()), Bindings({plan.destination: end_rows}, len(ends)), context)
-    if far is None or len(near) * len(far) > most:
+    end_rows = Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends))
+    near_values = [value for variable in rows.rows for value in stored.get(variable, ())]
+    kinds = _kinds(
+        (near_values, rows), (stored.get(plan.destination, ()), end_rows), min(total // _ALIKE, _MOST_KINDS), context
+    )
+    if kinds is None:
         return None
+    near, far = kinds
     size = len(near) * len(far)
     context.work.spend(total)
     adjacency = for_reading(adjacency, total)
@@ -208,24 +210,40 @@ def _merge_alike(
     for part in bounded_parts(counts, max(HOPS_AT_ONCE, size)):
         context.budget.step(8 * (4 * int(counts[part].sum()) + 2 * size))
         part_counts, at = adjacency.entries(nodes[part])
-        kinds = end_kinds.take(adjacency.targets_at(at))
-        kinds += np.repeat(near_kinds[part], part_counts)
-        met += np.bincount(kinds, minlength=size)
+        codes = end_kinds.take(adjacency.targets_at(at))
+        codes += np.repeat(near_kinds[part], part_counts)
+        met += np.bincount(codes, minlength=size)
     present = np.flatnonzero(met)
     near_kind, far_kind = np.divmod(present, len(far))
-    merged = rows.take(near.first[near_kind]).binding({plan.destination: end_rows[far.first[far_kind]]})
+    merged = rows.take(near.first[near_kind]).binding(end_rows.take(far.first[far_kind]).rows)
     return Bindings(merged.rows, len(present), met[present])
 
 
-def _kinds(values: Sequence[ir.PropertyValue], rows: Bindings, context: ReadContext) -> Groups | None:
-    """The rows by what they hold; None if the values are too large to be compared. A query that only counts them may
-    have room all the same."""
+_Held: TypeAlias = tuple[Sequence[ir.PropertyValue], Bindings]
+"""Stored values, and the rows that hold them."""
+
+
+def _kinds(near: _Held, far: _Held, most: int, context: ReadContext) -> tuple[Groups, Groups] | None:
+    """The nodes at either end of a hop by what they hold; None for more than so many pairs of kinds, and for values too
+    large to be compared: a query that only counts them may have room all the same."""
     try:
-        return group_stored(values, rows, context)
+        for values, rows in (near, far):
+            load_together(values, rows, context)
+        if math.prod(_fewest_kinds(*held, context) for held in (near, far)) > most:
+            return None
+        kinds = group_stored(*near, context), group_stored(*far, context)
     except ResourceLimitError as error:
         if error.resource != "query_memory_bytes":
             raise
         return None
+    return kinds if len(kinds[0]) * len(kinds[1]) <= most else None
+
+
+def _fewest_kinds(values: Sequence[ir.PropertyValue], rows: Bindings, context: ReadContext) -> int:
+    """About how many kinds of rows there are at least, by the first of them: as names do, most may differ."""
+    some = rows.slice(0, _SAMPLED)
+    kinds = len(group_stored(values, some, context))
+    return kinds if kinds < some.length * _UNIQUE_SHARE else int(rows.length * _UNIQUE_SHARE)
 
 
 def _ends_reached(nodes: Indices, adjacency: Neighbours, context: ReadContext) -> Indices:

@@ -8,6 +8,7 @@ make of them. Every other block is left to the exact reader, which knows the rea
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -27,6 +28,8 @@ from omnigraph.language.types import FLOATS, PropertyType, Scalar
 _KIND_MEMBERS: Final = {"node": "type", "edge": "edge"}
 _FEWEST_BYTES: Final = 16 << 10
 """A smaller block is read faster record by record."""
+_MOST_PROPERTIES: Final = 200
+"""Every record pays for every column, so types with more properties, which records rarely have, are read by members."""
 _ESCAPE: Final = b"\\u"
 _ESCAPED_NAME: Final = re.compile(rb'\\u[^"]*"[ \t\r]*:')
 """A member whose name has a character by its number; other escapes spell nothing that an identifier has."""
@@ -101,23 +104,22 @@ class _TypeReader:
         records = _parse(chunk, self._schema)
         if records is None:
             return None
-        kind, data = records[self._kind], records["data"]
+        kind, data, names = records[self._kind], records["data"], _MemberNames(chunk.text)
         if kind.null_count or not pc.all(pc.equal(kind, self.type.name)).as_py():
             return None
-        if data.null_count and (data.null_count < len(data) or not _lacks(chunk, "data")):
+        if data.null_count and (data.null_count < len(data) or not names.lack("data")):
             return None
         columns: dict[str, pa.Array] = {}
         for name in ("id", *self._ends):
             if not records[name].null_count:
                 columns[self.type.system_name(name)] = records[name]
-            elif records[name].null_count < len(data) or not _lacks(chunk, name):
+            elif records[name].null_count < len(data) or not names.lack(name):
                 return None  # a null that is written there breaks a rule
         for prop, column in zip(self.type.property_list, data.flatten(), strict=True):
-            if column.null_count == len(column) and _lacks(chunk, prop.name):
-                continue
-            # Columns do not tell a null from a value that is not there.
             if column.null_count and (form is not RecordForm.WHOLE or prop.default is not None):
-                return None
+                if column.null_count == len(column) and names.lack(prop.name):
+                    continue
+                return None  # a null that is written there is not like a value that is not there
             if _has_negative_zero(column):
                 return None
             columns[prop.name] = column
@@ -127,7 +129,9 @@ class _TypeReader:
 def _is_plain(type_: TableType) -> bool:
     """Whether every property has a column of JSON values, and a name that nothing else in the batch has."""
     names = {"id", "from", "to", "from_type", "to_type"}
-    return names.isdisjoint(type_.properties) and all(
+    if len(type_.property_list) > _MOST_PROPERTIES or not names.isdisjoint(type_.properties):
+        return False
+    return all(
         prop.name.isidentifier() and (prop.type.is_vector or prop.type.scalar in _JSON_TYPES)
         for prop in type_.property_list
     )
@@ -170,11 +174,19 @@ def _parse(chunk: LineChunk, schema: pa.Schema) -> dict[str, pa.Array] | None:
     return {name: whole_array(table.column(name)) for name in schema.names}
 
 
-def _lacks(chunk: LineChunk, member: str) -> bool:
-    """Whether no record of a block can have this member, by its text alone."""
-    if f'"{member}"'.encode() in chunk.text:
-        return False
-    return _ESCAPE not in chunk.text or _ESCAPED_NAME.search(chunk.text) is None
+class _MemberNames:
+    """The names of members that the records of a block can have, by its text alone."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def lack(self, member: str) -> bool:
+        """Whether no record has this member."""
+        return f'"{member}"'.encode() not in self._text and not self._are_escaped
+
+    @cached_property
+    def _are_escaped(self) -> bool:
+        return _ESCAPE in self._text and _ESCAPED_NAME.search(self._text) is not None
 
 
 def _has_negative_zero(column: pa.Array) -> bool:

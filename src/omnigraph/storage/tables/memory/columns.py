@@ -42,6 +42,8 @@ _INT32_OFFSETS: Final = 1 << 31
 # Fragments of fewer rows are read together.
 _READ_TOGETHER: Final = 1 << 15
 _LOADING_LOCKS: Final = 64
+# What a column in memory takes besides its values.
+_ENTRY_BYTES: Final = 1_024
 # Seconds between two looks at the limits of a query that waits for another one to load.
 _LOOK_AFTER: Final = 0.02
 
@@ -122,6 +124,7 @@ class ColumnMemory(ByteBoundCache[Any]):
         self._credit: dict[tuple[str, str], int] = {}
         self._credit_lock = threading.Lock()
         self._too_large: set[ColumnKey] = set()
+        self._used: set[tuple[str, int]] = set()
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
 
     # Whole columns
@@ -157,7 +160,7 @@ class ColumnMemory(ByteBoundCache[Any]):
         column = _concatenate(parts, table.schema.field(name).type)
         if rows.order is not None:
             column = column.select(rows.order)
-        self.keep(key, column, column.nbytes)
+        self._keep_column(key, column)
         return column
 
     # Some rows
@@ -167,6 +170,9 @@ class ColumnMemory(ByteBoundCache[Any]):
         have all of these rows."""
         if not columns or not self.earn(table, columns, len(row_ids)):
             return None
+        return self._take(table, row_ids, columns)
+
+    def _take(self, table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table | None:
         addresses = table.addresses.addresses(row_ids, live=not table.is_local)
         if (addresses == NOWHERE).any():
             return None
@@ -175,6 +181,13 @@ class ColumnMemory(ByteBoundCache[Any]):
             return None
         schema = pa.schema([table.schema.field(name) for name in columns])
         return pa.table([arrays[name] for name in columns], schema=schema)
+
+    def take_of(
+        self, table: Table, fragments: Sequence[FragmentRows], row_ids: RowIds, columns: Sequence[str]
+    ) -> pa.Table | None:
+        """The same for rows of these fragments alone, which earn nothing."""
+        held = all(column_key(table, fragment, name) in self for fragment in fragments for name in columns)
+        return self._take(table, row_ids, columns) if held else None
 
     def at(self, table: Table, addresses: NDArray[np.int64], name: str) -> pa.Array | None:
         """The values of a column at some row addresses; None when a fragment of them is not in memory."""
@@ -200,6 +213,21 @@ class ColumnMemory(ByteBoundCache[Any]):
         return pa.concat_arrays(parts).take(pa.array(back))
 
     # Loading
+
+    def remember(self, table: Table, base: Table, rows: pa.Table) -> None:
+        """What a writer of this process has added to a version, as one fragment: of columns that are in memory for the
+        version before, so that the next reader need not ask the files."""
+        before = {fragment.files for fragment in base.addresses.fragments}
+        added = [fragment for fragment in table.addresses.fragments if fragment.files not in before]
+        if len(added) != 1 or added[0].physical_rows != rows.num_rows or rows.num_rows > _READ_TOGETHER:
+            return
+        for name in rows.column_names:
+            if (table.uri, table.field_ids[name]) in self._used:
+                column = encode(one_piece(rows.column(name).cast(table.schema.field(name).type)))
+                self._keep_column(column_key(table, added[0], name), column)
+
+    def _keep_column(self, key: ColumnKey, column: StoredColumn) -> None:
+        self.keep(key, column, column.nbytes + _ENTRY_BYTES)
 
     def holds(self, table: Table, columns: Sequence[str]) -> bool:
         """Whether whole columns of a version are in memory."""
@@ -272,14 +300,13 @@ class ColumnMemory(ByteBoundCache[Any]):
         rows = sum(fragment.physical_rows for fragment in fragments)
         if read.num_rows != rows:
             raise IntegrityError(table.state.path, f"some fragments have {read.num_rows} rows, not {rows}")
+        self._used.update((table.uri, table.field_ids[name]) for name in columns)
         start = 0
         for fragment in fragments:
             for name in columns:
                 part = read.column(name).slice(start, fragment.physical_rows)
-                # One piece of its own, so that an eviction frees it.
-                array = part.combine_chunks() if len(fragments) == 1 else pa.concat_arrays(_copies(part))
-                column = encode(array)
-                self.keep(column_key(table, fragment, name), column, column.nbytes)
+                array = part.combine_chunks() if len(fragments) == 1 else one_piece(part)
+                self._keep_column(column_key(table, fragment, name), encode(array))
             start += fragment.physical_rows
         return True
 
@@ -295,6 +322,12 @@ class ColumnMemory(ByteBoundCache[Any]):
 
 
 COLUMNS: Final = SHARED_MEMORY.add("columns", ColumnMemory())
+
+
+def take_rows(table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
+    """Columns of the rows with these ids, in this order: from memory, or from the files."""
+    rows = COLUMNS.take(table, row_ids, columns)
+    return table.take(row_ids, columns) if rows is None else rows
 
 
 def column_key(table: Table, fragment: FragmentRows, name: str) -> ColumnKey:
@@ -375,5 +408,6 @@ def _together(missing: Mapping[FragmentRows, list[str]]) -> Iterator[tuple[list[
         yield list(columns), fragments
 
 
-def _copies(part: pa.ChunkedArray) -> list[pa.Array]:
-    return [chunk.take(pa.array(np.arange(len(chunk)))) for chunk in part.chunks] or [pa.array([], part.type)]
+def one_piece(part: pa.ChunkedArray) -> pa.Array:
+    """An array of its own: it shares no memory with larger ones, so an eviction frees it."""
+    return part.take(pa.array(np.arange(len(part)))).combine_chunks()

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.storage.tables.memory.addresses import FragmentRows
-from omnigraph.storage.tables.memory.columns import COLUMNS, Codes, StoredColumn, column_key
+from omnigraph.storage.tables.memory.columns import COLUMNS, Codes, StoredColumn, column_key, take_rows
 from omnigraph.storage.tables.memory.key_hashes import Hashes, text_hash, text_hashes
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, Table
 
@@ -89,7 +89,7 @@ def rows_with(table: Table, column: str, texts: Sequence[str]) -> RowIds | None:
 
 def rows_in_memory(table: Table, column: str, texts: Sequence[str], columns: Sequence[str]) -> pa.Table | None:
     """Columns and row ids of the rows whose text is one of these, which are distinct, as `Table.rows_among` gives them.
-    For any number of texts. None when the index or a column is not in memory."""
+    For any number of texts. None when the index is not in memory."""
     parts = [np.empty(0, np.int64)]
     for start in range(0, len(texts), MOST_LOOKUPS):
         part = rows_with(table, column, texts[start : start + MOST_LOOKUPS])
@@ -97,8 +97,7 @@ def rows_in_memory(table: Table, column: str, texts: Sequence[str], columns: Seq
             return None
         parts.append(part)
     rows = np.concatenate(parts)
-    read = COLUMNS.take(table, rows, columns)
-    return None if read is None else read.append_column(ROW_ID_FIELD, pa.array(rows.view(np.uint64)))
+    return take_rows(table, rows, columns).append_column(ROW_ID_FIELD, pa.array(rows.view(np.uint64)))
 
 
 def _matches(
