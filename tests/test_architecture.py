@@ -337,7 +337,7 @@ def test_a_module_is_a_topic() -> None:
 
 def test_the_code_base_stays_small() -> None:
     assert len(modules()) <= 450
-    assert sum(len((SOURCE / path).read_text().splitlines()) for path, _ in modules()) <= 95_000
+    assert sum(len((SOURCE / path).read_text().splitlines()) for path, _ in modules()) <= 101_000
 
 
 FAMILIES_THAT_SHARE_NAMES: dict[str, str] = {

@@ -18,10 +18,10 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.memory import columns, value_index
+from omnigraph.storage.tables.memory import columns
 from omnigraph.storage.tables.memory.columns import COLUMNS, encode
 from omnigraph.storage.tables.memory.key_hashes import text_hash, text_hashes
-from omnigraph.storage.tables.memory.value_index import rows_in_memory, rows_with
+from omnigraph.storage.tables.memory.value_index import rows_with
 from omnigraph.storage.tables.rows import by_row_id, row_ids_of
 
 SCHEMA = pa.schema(
@@ -77,24 +77,15 @@ def check(table: Table) -> None:
     picks = row_ids[np.random.default_rng(1).permutation(len(row_ids))[:9]]
     if (some := COLUMNS.take(table, picks, NAMES)) is not None:
         assert some.to_pydict() == table.take(picks, NAMES).to_pydict()
+    numbers = stored.column("n").to_pylist()
     ids, kinds = stored.column("id").to_pylist(), stored.column("kind").to_pylist()
     for column, values, texts in (("id", ids, ["t3", "t11", "none"]), ("kind", kinds, ["kind 1"]), ("id", ids, [])):
         if (rows := rows_with(table, column, texts)) is not None:
             assert rows.tolist() == [row for row, value in zip(row_ids, values, strict=True) if value in texts]
-            found = rows_in_memory(table, column, texts, ["n", "id"])
-            assert found is None or by_row_id(found) == by_row_id(
-                table.rows_among(column, texts, ["n", "id"], row_ids=True)
-            )
-
-
-def test_any_number_of_texts_is_looked_up_in_memory(root: GraphRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = large(root)
-    assert COLUMNS.whole(table, ["id", "n"]) is not None
-    monkeypatch.setattr(value_index, "MOST_LOOKUPS", 1_000)
-    rows = rows_in_memory(table, "id", [f"t{i}" for i in range(500, 3_500)], ["n"])
-    assert rows is not None
-    assert rows.column("n").to_pylist() == [None if i % 5 == 0 else i for i in range(500, 3_000)]
-    assert row_ids_of(rows).tolist() == list(range(500, 3_000))
+        expected = [{"n": n, "id": own} for n, own, value in zip(numbers, ids, values, strict=True) if value in texts]
+        assert by_row_id(table.rows_among(column, texts, ["n", "id"], row_ids=True)).select(
+            ["n", "id"]
+        ).to_pylist() == (expected)
 
 
 numbers = st.integers(0, 40)

@@ -24,6 +24,7 @@ from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables import rows as table_rows
 from omnigraph.storage.tables.memory.addresses import NOWHERE
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from omnigraph.storage.tables.memory.deletions import decode_bitmap
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, row_ids_of
 
@@ -172,7 +173,8 @@ def test_addresses_are_derived_again_after_they_were_forgotten(root: GraphRoot) 
     check(table)
 
 
-def test_a_deletion_file_that_was_replaced_is_refused(root: GraphRoot) -> None:
+def test_a_deletion_file_that_was_replaced_is_refused(root: GraphRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(COLUMNS, "limit", 0)
     state = root.staging.append(root.create_table(KEY, SCHEMA), things(range(100))).state
     state = root.staging.delete(state, ids([1, 2, 3])).state
     other = root.staging.delete(state, ids([4])).state

@@ -19,7 +19,7 @@ from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.errors import ResourceLimitError
 from omnigraph.storage.integer_sets import factorize
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.memory.columns import COLUMNS, Codes, take_rows
+from omnigraph.storage.tables.memory.columns import COLUMNS, Codes
 from omnigraph.storage.tables.memory.row_space import RowSpace
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of, wide_type
 
@@ -290,7 +290,7 @@ class Properties:
         if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing) and self._load_whole(table, missing):
             return
         wanted = RowSpace.of(rows)
-        self._keep(table, variable, wanted, take_rows(table, wanted.rows, missing), missing)
+        self._keep(table, variable, wanted, table.take(wanted.rows, missing), missing)
 
     def _load_whole(self, table: Table, columns: Sequence[str]) -> bool:
         """Read columns whole, if they fit: values may be larger than anybody expected, and fewer may do. What is in the

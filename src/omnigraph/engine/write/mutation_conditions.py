@@ -39,7 +39,6 @@ from omnigraph.language.query.syntax import MetaField
 from omnigraph.language.query.value_types import is_text
 from omnigraph.language.types import INTEGER_RANGES, Scalar
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
 
 _ID: Final = META_COLUMNS[MetaField.ID]
@@ -243,9 +242,7 @@ class StoredRows:
         is_restricted = not self._visibility.is_unrestricted
         if (lookup := condition.lookup) is not None and isinstance(lookup.value, str):
             read = list(dict.fromkeys((*columns, *condition.columns_of(lookup.rest))))
-            rows = rows_in_memory(table, lookup.column, [lookup.value], read)
-            if rows is not None:
-                return lookup.rest, [rows if is_restricted else rows.drop_columns(ROW_ID)]
+            return lookup.rest, table.parts_among(lookup.column, [lookup.value], read, row_ids=is_restricted)
         # Tested a batch at a time, so that a large table costs no more memory than what matches.
         pushed, rest = condition.pushdown
         read = list(dict.fromkeys((*columns, *condition.columns_of(rest))))

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.blob import BlobType
 from lance.dataset import serialize_row_addrs
-from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
 from omnigraph.storage.integer_sets import distinct, factorize, find_positions, is_ascending, is_member
@@ -28,6 +27,10 @@ from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.blobs import BlobContent, read_field
 from omnigraph.storage.tables.lance_errors import stored_files, translate_errors
 from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, RowAddresses
+from omnigraph.storage.tables.memory.columns import COLUMNS
+from omnigraph.storage.tables.memory.columns import wide_type as wide_type
+from omnigraph.storage.tables.memory.row_space import RowIds as RowIds
+from omnigraph.storage.tables.memory.value_index import MOST_LOOKUPS, rows_with
 
 
 def string_literal(text: str) -> str:
@@ -47,9 +50,6 @@ def one_of(column: str, values: Iterable[str | int]) -> str:
     """The rows whose column holds one of these values."""
     return f"{identifier(column)} IN ({', '.join(map(literal, values))})"
 
-
-RowIds: TypeAlias = NDArray[np.int64]
-"""Lance numbers rows with unsigned 64-bit integers and never comes near 2^63; NumPy computes with signed ones."""
 
 ROW_ID: Final = "_rowid"
 ROW_ID_FIELD: Final = pa.field(ROW_ID, pa.uint64())
@@ -296,6 +296,9 @@ class Table:
         """The same rows, some at a time."""
         if not len(values) or not self.state.rows:
             return
+        if (rows := self._rows_in_memory(column, values, columns, row_ids)) is not None:
+            yield rows
+            return
         narrow = set(columns) <= {column}
         few = max(_FEW_VALUES, self.state.rows // _NARROW_LOOKUP_SHARE) if narrow else _VALUES_PER_LOOKUP
         if len(values) <= max(few, self.state.rows // _LOOKUP_SHARE):
@@ -317,10 +320,27 @@ class Table:
             for batch in scanner.to_reader():
                 yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=value_set)).select(kept)
 
+    def _rows_in_memory(self, column: str, values: Values, columns: Sequence[str], row_ids: bool) -> pa.Table | None:
+        """Those of a few texts, if an index in memory finds them."""
+        if len(values) > MOST_LOOKUPS or not pa.types.is_string(self.schema.field(column).type):
+            return None
+        texts = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else values
+        matches = rows_with(self, column, [text for text in texts if isinstance(text, str)])
+        if matches is None:
+            return None
+        ids = pa.array(matches.view(np.uint64))
+        if not columns:
+            return pa.table([ids], schema=pa.schema([ROW_ID_FIELD])) if row_ids else self._no_rows(columns, row_ids)
+        rows = self.take(matches, columns)
+        return rows.append_column(ROW_ID_FIELD, ids) if row_ids else rows
+
     # By row id
 
     def take(self, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
         """These columns of the rows with these ids, in this order. Every id must be of this version."""
+        if (rows := COLUMNS.take(self, row_ids, columns)) is not None:
+            self._tell(rows.nbytes)
+            return rows
         parts = [
             self._take(row_ids, list(columns[start : start + WIDE_COLUMNS]))
             for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
@@ -345,7 +365,7 @@ class Table:
         return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
 
     def check_watch(self) -> None:
-        """Raises when whoever watches this reader has had enough."""
+        """Raises if the watcher of this reader ends the read."""
         self._tell(0)
 
     def _tell(self, nbytes: int) -> None:
@@ -431,6 +451,8 @@ class Table:
         addresses = self.addresses.addresses(row_ids, live=not self._location.is_local)
         exists = addresses != NOWHERE
         row_ids, addresses = row_ids[exists], addresses[exists]
+        if filter is None and (held := COLUMNS.take(self, row_ids, columns)) is not None:
+            return held.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))
         if not len(row_ids):
             return self._no_rows(columns, row_ids=True)
         if filter is None and self._is_taken_singly(addresses, columns):
@@ -518,14 +540,3 @@ def by_row_id(rows: pa.Table) -> pa.Table:
     if rows.nbytes >= _INT32_OFFSETS:
         rows = rows.cast(pa.schema([field.with_type(wide_type(field.type)) for field in rows.schema]))
     return rows.take(pa.array(np.argsort(ids, kind="stable")))
-
-
-def wide_type(type_: pa.DataType) -> pa.DataType:
-    """The type whose arrays hold any number of bytes: texts, and lists of them, end at 2 GiB otherwise."""
-    if pa.types.is_string(type_):
-        return pa.large_string()
-    if pa.types.is_list(type_):
-        return pa.large_list(type_.value_field.with_type(wide_type(type_.value_type)))
-    if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(wide_type(field.type)) for field in type_])
-    return type_

@@ -38,7 +38,6 @@ from omnigraph.storage.tables.lance_metadata import (
 )
 from omnigraph.storage.tables.memory.addresses import OFFSET_BITS, OFFSET_MASK
 from omnigraph.storage.tables.memory.columns import COLUMNS
-from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, fragment_bytes, row_ids_of
 
@@ -169,8 +168,10 @@ class Staging:
         row_ids = stored.row_ids[at]
         kept = stored.rows.take(pa.array(at)) if at_once else None
         batches = _complete_rows(table, rows, row_ids, others, kept)
-        complete: Rows = pa.RecordBatchReader.from_batches(_plain_schema(table), batches)
-        complete = complete.read_all() if at_once else complete
+        schema = _plain_schema(table)
+        complete: Rows = pa.RecordBatchReader.from_batches(schema, batches)
+        if at_once:
+            complete = pa.Table.from_batches(batches, schema)
         state = self._replace(table, stored.addresses, complete, row_ids)
         return self._compact_small_fragments(state, ChangeCounts(updated=len(row_ids)))
 
@@ -428,9 +429,7 @@ class _StoredRows:
         if pc.count_distinct(ids).as_py() != len(ids):
             raise ValueError("a write names each row once")
         wanted = ids.to_pylist()
-        rows = rows_in_memory(table, "id", wanted, ["id", *columns])
-        if rows is None:
-            rows = table.rows_among("id", wanted, ["id", *columns], row_ids=True)
+        rows = table.rows_among("id", wanted, ["id", *columns], row_ids=True)
         row_ids = row_ids_of(rows)
         addresses = table.addresses.addresses(row_ids, live=True)
         return cls(rows.column("id").combine_chunks(), rows.select(list(columns)), row_ids, addresses)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.storage.integer_sets import find_positions, is_member
-from omnigraph.storage.tables.memory.columns import COLUMNS, take_rows
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
 
 _TAKEN_FROM_MEMORY: Final = 4_096
@@ -129,7 +129,7 @@ def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: S
     parts = [_rows_of(table, [fragment.fragment_id for fragment in fragments], keys).select(schema.names).cast(schema)]
     for ids in row_ids:
         if len(ids):
-            taken = take_rows(table, ids, keys)
+            taken = table.take(ids, keys)
             parts.append(taken.append_column(ROW_ID_FIELD, pa.array(ids.view(np.uint64))).cast(schema))
     return pa.concat_tables(parts)
 

@@ -24,7 +24,6 @@ from omnigraph.storage.integer_sets import find_positions, is_member
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.memory.row_space import RowSpace, extend_space
 from omnigraph.storage.tables.memory.text_positions import TextPositions
-from omnigraph.storage.tables.memory.value_index import rows_in_memory
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 
@@ -278,9 +277,7 @@ def rows_by_id(nodes: Table, columns: Sequence[pa.ChunkedArray]) -> list[RowIds]
     chunks = [chunk for column in columns for chunk in column.chunks]
     together = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
     wanted = together.to_pylist()
-    matches = rows_in_memory(nodes, "id", wanted, ["id"])
-    if matches is None:
-        matches = nodes.rows_among("id", wanted, ["id"], row_ids=True)
+    matches = nodes.rows_among("id", wanted, ["id"], row_ids=True)
     rows, ids = np.append(row_ids_of(matches), -1), one_array(matches.column("id"))
     return [rows[_index_of(column, ids)] for column in columns]
 

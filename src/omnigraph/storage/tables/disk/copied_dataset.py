@@ -43,6 +43,8 @@ class CopiedDataset:
         self._remote: Any = None
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks of an object that is being copied, before it has anything
+            raise AttributeError(name)
         return getattr(self._local, name)
 
     def latest_storage_options(self) -> dict[str, str] | None:

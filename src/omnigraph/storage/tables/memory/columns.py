@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from omnigraph.errors import IntegrityError, ResourceLimitError
 from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.integer_sets import is_ascending
-from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, FragmentRows
-from omnigraph.storage.tables.memory.row_space import RowSpace
-from omnigraph.storage.tables.rows import RowIds, Table, wide_type
+from omnigraph.storage.models import TableState
+from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, FragmentRows, RowAddresses
+from omnigraph.storage.tables.memory.row_space import RowIds, RowSpace
 
 LIMIT_VARIABLE = "OMNIGRAPH_COLUMN_CACHE_BYTES"
 
@@ -42,6 +42,8 @@ _INT32_OFFSETS: Final = 1 << 31
 # Fragments of fewer rows are read together.
 _READ_TOGETHER: Final = 1 << 15
 _LOADING_LOCKS: Final = 64
+# Rows of more columns are read from the files.
+_MOST_TAKEN: Final = 64
 # What a column in memory takes besides its values.
 _ENTRY_BYTES: Final = 1_024
 # Seconds between two looks at the limits of a query that waits for another one to load.
@@ -58,6 +60,39 @@ _BYTES_PER_READ: Final = 1_000_000
 _BYTES_PER_ROW: Final = 100_000
 _TEXT_BYTES: Final = 24
 _LIST_BYTES: Final = 64
+_VECTOR_ITEM_BYTES: Final = 4
+
+
+class StoredTable(Protocol):
+    """What a table version tells of itself, and its columns as its files hold them."""
+
+    @property
+    def state(self) -> TableState: ...
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def columns(self) -> frozenset[str]: ...
+
+    @property
+    def field_ids(self) -> Mapping[str, int]: ...
+
+    @property
+    def addresses(self) -> RowAddresses: ...
+
+    @property
+    def is_local(self) -> bool: ...
+
+    def check_watch(self) -> None: ...
+
+    def physical_batches(self, columns: Sequence[str], fragment_ids: Sequence[int]) -> Iterator[pa.RecordBatch]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +164,7 @@ class ColumnMemory(ByteBoundCache[Any]):
 
     # Whole columns
 
-    def rows(self, table: Table) -> VersionRows:
+    def rows(self, table: StoredTable) -> VersionRows:
         """The rows of a version."""
         key = table.uri, table.key
         if (rows := self.get(key)) is None:
@@ -137,14 +172,14 @@ class ColumnMemory(ByteBoundCache[Any]):
             self.keep(key, rows, rows.nbytes)
         return rows
 
-    def whole(self, table: Table, columns: Sequence[str]) -> dict[str, StoredColumn] | None:
+    def whole(self, table: StoredTable, columns: Sequence[str]) -> dict[str, StoredColumn] | None:
         """Whole columns of a version in the order of its row ids; None when they can't be kept in memory."""
         if not columns or not all(is_kept(table, name) for name in columns) or not self._load(table, columns):
             return None
         whole = {name: self._join(table, name) for name in columns}
         return None if None in whole.values() else {n: column for n, column in whole.items() if column is not None}
 
-    def _join(self, table: Table, name: str) -> StoredColumn | None:
+    def _join(self, table: StoredTable, name: str) -> StoredColumn | None:
         key = table.uri, table.key, str(table.field_ids[name])
         joined: StoredColumn | None = self.get(key)
         if joined is not None:
@@ -165,14 +200,14 @@ class ColumnMemory(ByteBoundCache[Any]):
 
     # Some rows
 
-    def take(self, table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table | None:
+    def take(self, table: StoredTable, row_ids: RowIds, columns: Sequence[str]) -> pa.Table | None:
         """Columns of the rows with these ids, in this order; None when they are not in memory, or the version does not
         have all of these rows."""
-        if not columns or not self.earn(table, columns, len(row_ids)):
+        if not 0 < len(columns) <= _MOST_TAKEN or not self.earn(table, columns, len(row_ids)):
             return None
         return self._take(table, row_ids, columns)
 
-    def _take(self, table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table | None:
+    def _take(self, table: StoredTable, row_ids: RowIds, columns: Sequence[str]) -> pa.Table | None:
         addresses = table.addresses.addresses(row_ids, live=not table.is_local)
         if (addresses == NOWHERE).any():
             return None
@@ -183,13 +218,13 @@ class ColumnMemory(ByteBoundCache[Any]):
         return pa.table([arrays[name] for name in columns], schema=schema)
 
     def take_of(
-        self, table: Table, fragments: Sequence[FragmentRows], row_ids: RowIds, columns: Sequence[str]
+        self, table: StoredTable, fragments: Sequence[FragmentRows], row_ids: RowIds, columns: Sequence[str]
     ) -> pa.Table | None:
         """The same for rows of these fragments alone, which earn nothing."""
         held = all(column_key(table, fragment, name) in self for fragment in fragments for name in columns)
         return self._take(table, row_ids, columns) if held else None
 
-    def at(self, table: Table, addresses: NDArray[np.int64], name: str) -> pa.Array | None:
+    def at(self, table: StoredTable, addresses: NDArray[np.int64], name: str) -> pa.Array | None:
         """The values of a column at some row addresses; None when a fragment of them is not in memory."""
         fragments = addresses >> OFFSET_BITS
         offsets = addresses & OFFSET_MASK
@@ -214,7 +249,7 @@ class ColumnMemory(ByteBoundCache[Any]):
 
     # Loading
 
-    def remember(self, table: Table, base: Table, rows: pa.Table) -> None:
+    def remember(self, table: StoredTable, base: StoredTable, rows: pa.Table) -> None:
         """What a writer of this process has added to a version, as one fragment: of columns that are in memory for the
         version before, so that the next reader need not ask the files."""
         before = {fragment.files for fragment in base.addresses.fragments}
@@ -229,11 +264,11 @@ class ColumnMemory(ByteBoundCache[Any]):
     def _keep_column(self, key: ColumnKey, column: StoredColumn) -> None:
         self.keep(key, column, column.nbytes + _ENTRY_BYTES)
 
-    def holds(self, table: Table, columns: Sequence[str]) -> bool:
+    def holds(self, table: StoredTable, columns: Sequence[str]) -> bool:
         """Whether whole columns of a version are in memory."""
         return next(self._missing(table, columns), None) is None
 
-    def earn(self, table: Table, columns: Sequence[str], rows: int) -> bool:
+    def earn(self, table: StoredTable, columns: Sequence[str], rows: int) -> bool:
         """Whether columns are in memory, for a read that else goes to the files for so many rows. Each such read earns
         what it costs; what is missing is loaded once that is earned."""
         if not all(is_kept(table, name) for name in columns):
@@ -251,13 +286,13 @@ class ColumnMemory(ByteBoundCache[Any]):
                 return False
         return self._load(table, columns, waits=False)
 
-    def _missing(self, table: Table, columns: Sequence[str]) -> Iterator[tuple[FragmentRows, str]]:
+    def _missing(self, table: StoredTable, columns: Sequence[str]) -> Iterator[tuple[FragmentRows, str]]:
         for fragment in table.addresses.fragments:
             for name in columns:
                 if column_key(table, fragment, name) not in self:
                     yield fragment, name
 
-    def _load(self, table: Table, columns: Sequence[str], *, waits: bool = True) -> bool:
+    def _load(self, table: StoredTable, columns: Sequence[str], *, waits: bool = True) -> bool:
         """Bring whole columns into memory; False when they are too large for it, or for the query that reads them. One
         thread at a time loads columns of a table; the others wait for it, or with `waits=False` read the files."""
         if self.holds(table, columns):
@@ -274,7 +309,7 @@ class ColumnMemory(ByteBoundCache[Any]):
         finally:
             loading.release()
 
-    def _load_missing(self, table: Table, columns: Sequence[str]) -> bool:
+    def _load_missing(self, table: StoredTable, columns: Sequence[str]) -> bool:
         missing: dict[FragmentRows, list[str]] = {}
         for fragment, name in self._missing(table, columns):
             missing.setdefault(fragment, []).append(name)
@@ -283,7 +318,7 @@ class ColumnMemory(ByteBoundCache[Any]):
             return False
         return all(self._read(table, fragments, own) for own, fragments in _together(missing))
 
-    def _read(self, table: Table, fragments: Sequence[FragmentRows], columns: Sequence[str]) -> bool:
+    def _read(self, table: StoredTable, fragments: Sequence[FragmentRows], columns: Sequence[str]) -> bool:
         """Read columns of some fragments and keep them; False when they take more memory than a column may."""
         keys = [column_key(table, fragment, name) for fragment in fragments for name in columns]
         if not self._too_large.isdisjoint(keys):
@@ -324,30 +359,27 @@ class ColumnMemory(ByteBoundCache[Any]):
 COLUMNS: Final = SHARED_MEMORY.add("columns", ColumnMemory())
 
 
-def take_rows(table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
-    """Columns of the rows with these ids, in this order: from memory, or from the files."""
-    rows = COLUMNS.take(table, row_ids, columns)
-    return table.take(row_ids, columns) if rows is None else rows
-
-
-def column_key(table: Table, fragment: FragmentRows, name: str) -> ColumnKey:
+def column_key(table: StoredTable, fragment: FragmentRows, name: str) -> ColumnKey:
     return (table.uri, *fragment.files, str(table.field_ids[name]))
 
 
-def is_kept(table: Table, name: str) -> bool:
-    """Whether a column is of a type that is kept in memory: vectors and blobs are read by what searches and serves
-    them."""
+def is_kept(table: StoredTable, name: str) -> bool:
+    """Whether a column is of a type that is kept in memory: content of blobs is not."""
     if name not in table.columns:
         return False
     type_ = table.schema.field(name).type
-    return not (pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_) or pa.types.is_binary(type_))
+    if pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_):
+        type_ = type_.value_type
+    return bool(pa.types.is_primitive(type_) or pa.types.is_string(type_))
 
 
-def value_bytes(table: Table, name: str) -> int:
+def value_bytes(table: StoredTable, name: str) -> int:
     """What a value of a column takes, about."""
     type_ = table.schema.field(name).type
     if pa.types.is_string(type_):
         return _TEXT_BYTES
+    if pa.types.is_fixed_size_list(type_):
+        return int(type_.list_size) * _VECTOR_ITEM_BYTES
     return _LIST_BYTES if pa.types.is_nested(type_) else max(1, type_.bit_width // 8)
 
 
@@ -411,3 +443,14 @@ def _together(missing: Mapping[FragmentRows, list[str]]) -> Iterator[tuple[list[
 def one_piece(part: pa.ChunkedArray) -> pa.Array:
     """An array of its own: it shares no memory with larger ones, so an eviction frees it."""
     return part.take(pa.array(np.arange(len(part)))).combine_chunks()
+
+
+def wide_type(type_: pa.DataType) -> pa.DataType:
+    """The type whose arrays hold any number of bytes: texts, and lists of them, end at 2 GiB otherwise."""
+    if pa.types.is_string(type_):
+        return pa.large_string()
+    if pa.types.is_list(type_):
+        return pa.large_list(type_.value_field.with_type(wide_type(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(wide_type(field.type)) for field in type_])
+    return type_

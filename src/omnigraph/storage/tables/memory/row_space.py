@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.storage.integer_sets import distinct
-from omnigraph.storage.tables.rows import RowIds
+
+RowIds: TypeAlias = NDArray[np.int64]
+"""Lance numbers rows with unsigned 64-bit integers and never comes near 2^63; NumPy computes with signed ones."""
 
 # A lookup table may be this many times larger than what it looks up before binary search takes over.
 _SPARSEST_TABLE: Final = 8

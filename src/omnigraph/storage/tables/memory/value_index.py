@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.storage.tables.memory.addresses import FragmentRows
-from omnigraph.storage.tables.memory.columns import COLUMNS, Codes, StoredColumn, column_key, take_rows
+from omnigraph.storage.tables.memory.columns import COLUMNS, Codes, StoredColumn, StoredTable, column_key
 from omnigraph.storage.tables.memory.key_hashes import Hashes, text_hash, text_hashes
-from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, Table
+from omnigraph.storage.tables.memory.row_space import RowIds
 
 _INDEX: Final = "index"
 # So many texts are looked up at most; for more of them a comparison of the whole column costs less.
@@ -63,7 +63,7 @@ class ValueIndex:
         return offsets
 
 
-def rows_with(table: Table, column: str, texts: Sequence[str]) -> RowIds | None:
+def rows_with(table: StoredTable, column: str, texts: Sequence[str]) -> RowIds | None:
     """The row ids of the rows whose text is one of these, ascending. None when the index is not in memory, and has not
     been asked for often enough to be built."""
     if len(texts) > MOST_LOOKUPS or column not in table.columns:
@@ -87,21 +87,8 @@ def rows_with(table: Table, column: str, texts: Sequence[str]) -> RowIds | None:
     return rows[0] if len(rows) == 1 and len(rows[0]) < 2 else np.sort(np.concatenate(rows))
 
 
-def rows_in_memory(table: Table, column: str, texts: Sequence[str], columns: Sequence[str]) -> pa.Table | None:
-    """Columns and row ids of the rows whose text is one of these, which are distinct, as `Table.rows_among` gives them.
-    For any number of texts. None when the index is not in memory."""
-    parts = [np.empty(0, np.int64)]
-    for start in range(0, len(texts), MOST_LOOKUPS):
-        part = rows_with(table, column, texts[start : start + MOST_LOOKUPS])
-        if part is None:
-            return None
-        parts.append(part)
-    rows = np.concatenate(parts)
-    return take_rows(table, rows, columns).append_column(ROW_ID_FIELD, pa.array(rows.view(np.uint64)))
-
-
 def _matches(
-    table: Table, fragment: FragmentRows, column: str, stored: StoredColumn, texts: tuple[str, ...]
+    table: StoredTable, fragment: FragmentRows, column: str, stored: StoredColumn, texts: tuple[str, ...]
 ) -> NDArray[np.int64]:
     """The rows of a fragment that have one of the texts, rows that are deleted among them."""
     if stored.codes is not None:
@@ -117,7 +104,7 @@ def _matches(
     return several if same.true_count == len(several) else several[same.to_numpy(zero_copy_only=False)]
 
 
-def _index(table: Table, fragment: FragmentRows, column: str, texts: pa.Array) -> ValueIndex:
+def _index(table: StoredTable, fragment: FragmentRows, column: str, texts: pa.Array) -> ValueIndex:
     key = (*column_key(table, fragment, column), _INDEX)
     index: ValueIndex | None = COLUMNS.get(key)
     if index is None:
