@@ -357,8 +357,9 @@ def test_base_names_are_unique_within_a_package() -> None:
 PRIVATE_NAMES_OF_LIBRARIES: dict[str, str] = {
     "process.py: _exit": "the documented way of `os` to end a process without taking its modules apart",
     "storage/tables/lance_metadata.py: _from_protos": "makes a schema with chosen field ids",
-    "storage/tables/rows.py: _take_rows": "takes rows by row id; the public `take` takes offsets",
-    "storage/tables/version_diff.py: _path": "reading `DataFile.path` makes a new class every time",
+    "storage/tables/rows.py: _path": "reading `DataFile.path` makes a new class every time",
+    "storage/tables/version_diff.py: _path": "the same",
+    "storage/tables/memory/addresses.py: _path": "the same",
 }
 """`module: name`, with the reason why there is no public way."""
 

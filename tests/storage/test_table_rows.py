@@ -101,6 +101,7 @@ def test_every_way_to_read_gives_the_same_rows(
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_VALUES_PER_LOOKUP", per_lookup)
         patch.setattr(rows, "_LOOKUP_SHARE", 1_000 if scanned else 1)
+        patch.setattr(rows, "_FEW_VALUES", 0 if scanned else 100)
         patch.setattr(rows, "WIDE_COLUMNS", 1 if wide else 500)
         root = create_root(Location.parse(f"{folder}/g"), {KEY: SCHEMA})
         state = root.create_table(KEY, SCHEMA)
