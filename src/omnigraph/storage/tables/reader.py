@@ -125,7 +125,7 @@ class TableReader:
             return self.keep(self._load(state)) if table is None else table
 
     def open_to_read(self, state: TableState) -> Table:
-        """The same for who never writes from it: where this machine has a copy of the version, that is read."""
+        """The same for a reader that never writes from it: a copy on this machine is read, if there is one."""
         if self._copies is None:
             return self.open(state)
         place = f"{state.path}@{state.version}"

@@ -117,7 +117,7 @@ class LocalCopies:
                 complete = encode(CopyList(format=FORMAT_VERSION, files=tuple(files)))
                 self._files.add(_list_path(table.state), [complete], len(complete))
         except (OmniGraphError, RuntimeError, *LANCE_ERRORS):
-            return  # whoever reads the table learns what is wrong with it
+            return  # the reader of the table learns what is wrong with it
 
     def _fetch(self, state: TableState, file: CopiedFile) -> bool:
         path = f"{state.path}/{file.name}"
