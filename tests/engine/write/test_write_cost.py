@@ -80,8 +80,8 @@ def test_a_one_edge_insert_waits_for_few_answers_and_reads_no_edges(s3_server: S
     for log in plain:
         assert [r for r in log.requests if r.method == "GET" and "/edges/" in r.path] == [], log.lines()
         probes = [r.round for r in log.requests if r.method == "GET" and "/nodes/" in r.path]
-        assert len(probes) == 2
-        assert len(set(probes)) == 1, "both endpoint types are asked at the same time"
+        assert len(probes) <= 2, "none, once their ids are in memory"
+        assert len(set(probes)) <= 1, "both endpoint types are asked at the same time"
 
 
 ONE_LOAD = {
