@@ -205,3 +205,32 @@ def test_threads_that_load_one_column_agree(root: GraphRoot) -> None:
 @given(st.lists(st.one_of(st.text(max_size=30), st.text("ab", min_size=6, max_size=40)), min_size=1))
 def test_one_text_has_the_hash_that_it_has_among_others(texts: list[str]) -> None:
     assert [text_hash(text, 16) for text in texts] == text_hashes(pa.array(texts, pa.string()), 16).tolist()
+
+
+def test_a_column_that_fits_only_fragment_by_fragment_is_given_up_once(
+    root: GraphRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = root.create_table(KEY, SCHEMA)
+    for part in range(4):
+        rows = things(list(range(300 * part, 300 * (part + 1))))
+        texts = pa.array([f"{i} {'x' * 300}" for i in range(300 * part, 300 * (part + 1))])
+        state = root.staging.append(state, rows.set_column(0, SCHEMA.field("id"), texts)).state
+    table = root.reader.open(state)
+    monkeypatch.setattr(COLUMNS, "limit", 800_000)
+    assert COLUMNS.whole(table, ["id"]) is None
+    table._dataset.io_stats_incremental()
+    assert COLUMNS.whole(table, ["id"]) is None
+    assert not table._dataset.io_stats_incremental().read_bytes
+
+
+def test_columns_that_evict_each_other_are_given_up(root: GraphRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = large(root)
+    monkeypatch.setattr(columns, "_SHARE_OF_ONE", 1)
+    monkeypatch.setattr(columns, "_TEXT_BYTES", 8)
+    monkeypatch.setattr(COLUMNS, "limit", 60_000)
+    names = ["id", "kind", "n"]
+    assert [COLUMNS.whole(table, names) for _ in range(6)] == [None] * 6
+    table._dataset.io_stats_incremental()
+    assert COLUMNS.whole(table, names) is None
+    assert not table._dataset.io_stats_incremental().read_bytes
+    assert COLUMNS.whole(table, ["n"]) is not None or COLUMNS.whole(table, ["id"]) is not None

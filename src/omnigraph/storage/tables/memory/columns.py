@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -44,6 +44,9 @@ _READ_TOGETHER: Final = 1 << 15
 _LOADING_LOCKS: Final = 64
 # Rows of more columns are read from the files.
 _MOST_TAKEN: Final = 64
+# A column that was too large is tried again when its table has this many times fewer rows.
+_SHRUNK: Final = 2
+_MOST_LOSSES: Final = 3
 # What a column in memory takes besides its values.
 _ENTRY_BYTES: Final = 1_024
 # Seconds between two looks at the limits of a query that waits for another one to load.
@@ -158,7 +161,8 @@ class ColumnMemory(ByteBoundCache[Any]):
         super().__init__(int(os.environ.get(LIMIT_VARIABLE, _DEFAULT_BYTES)) if limit is None else limit)
         self._credit: dict[tuple[str, str], int] = {}
         self._credit_lock = threading.Lock()
-        self._too_large: set[ColumnKey] = set()
+        self._too_large: dict[tuple[str, int], int] = {}
+        self._losses: dict[tuple[str, int], int] = {}
         self._used: set[tuple[str, int]] = set()
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
 
@@ -177,7 +181,10 @@ class ColumnMemory(ByteBoundCache[Any]):
         if not columns or not all(is_kept(table, name) for name in columns) or not self._load(table, columns):
             return None
         whole = {name: self._join(table, name) for name in columns}
-        return None if None in whole.values() else {n: column for n, column in whole.items() if column is not None}
+        if lost := [name for name, column in whole.items() if column is None]:
+            self._note_loss(table, lost)
+            return None
+        return {name: column for name, column in whole.items() if column is not None}
 
     def _join(self, table: StoredTable, name: str) -> StoredColumn | None:
         key = table.uri, table.key, str(table.field_ids[name])
@@ -314,36 +321,67 @@ class ColumnMemory(ByteBoundCache[Any]):
         for fragment, name in self._missing(table, columns):
             missing.setdefault(fragment, []).append(name)
         names = {name for own in missing.values() for name in own}
-        if any(table.state.rows * value_bytes(table, name) > self._most for name in names):
+        if any(self._is_too_large(table, name) for name in names):
             return False
-        return all(self._read(table, fragments, own) for own, fragments in _together(missing))
+        room = self._most * len(names) - self._held_of(table, names)
+        for own, fragments in _together(missing):
+            nbytes = self._read(table, fragments, own, room)
+            if nbytes is None:
+                self._give_up(table, names)
+                return False
+            room -= nbytes
+        return True
 
-    def _read(self, table: StoredTable, fragments: Sequence[FragmentRows], columns: Sequence[str]) -> bool:
-        """Read columns of some fragments and keep them; False when they take more memory than a column may."""
-        keys = [column_key(table, fragment, name) for fragment in fragments for name in columns]
-        if not self._too_large.isdisjoint(keys):
-            return False
+    def _read(
+        self, table: StoredTable, fragments: Sequence[FragmentRows], columns: Sequence[str], room: int
+    ) -> int | None:
+        """Read columns of some fragments and keep them; the bytes that they take, None when these are too many."""
         batches = []
         nbytes = 0
         for batch in table.physical_batches(columns, [fragment.id for fragment in fragments]):
             nbytes += batch.nbytes
             if nbytes > self._most * len(columns):
-                self._too_large.update(keys)
-                return False
+                return None
             batches.append(batch)
         read = pa.Table.from_batches(batches)
         rows = sum(fragment.physical_rows for fragment in fragments)
         if read.num_rows != rows:
             raise IntegrityError(table.state.path, f"some fragments have {read.num_rows} rows, not {rows}")
         self._used.update((table.uri, table.field_ids[name]) for name in columns)
-        start = 0
+        start = kept = 0
         for fragment in fragments:
             for name in columns:
                 part = read.column(name).slice(start, fragment.physical_rows)
-                array = part.combine_chunks() if len(fragments) == 1 else one_piece(part)
-                self._keep_column(column_key(table, fragment, name), encode(array))
+                column = encode(part.combine_chunks() if len(fragments) == 1 else one_piece(part))
+                self._keep_column(column_key(table, fragment, name), column)
+                kept += column.nbytes
             start += fragment.physical_rows
-        return True
+        return kept if kept <= room else None
+
+    def _held_of(self, table: StoredTable, columns: Collection[str]) -> int:
+        keys = (column_key(table, fragment, name) for fragment in table.addresses.fragments for name in columns)
+        return sum(column.nbytes for key in keys if key in self and (column := self.get(key)) is not None)
+
+    # Columns that do not fit
+
+    def _is_too_large(self, table: StoredTable, name: str) -> bool:
+        """Whether a column would take more than its share, by its type or as it turned out before: for the table as it
+        was then, or not much smaller."""
+        rows = self._too_large.get((table.uri, table.field_ids[name]))
+        return table.state.rows * value_bytes(table, name) > self._most or (
+            rows is not None and table.state.rows * _SHRUNK > rows
+        )
+
+    def _give_up(self, table: StoredTable, columns: Iterable[str]) -> None:
+        self._too_large.update({(table.uri, table.field_ids[name]): table.state.rows for name in columns})
+
+    def _note_loss(self, table: StoredTable, columns: Sequence[str]) -> None:
+        """Columns were evicted between loading and use. What happens to them again and again does not fit."""
+        for name in columns:
+            key = table.uri, table.field_ids[name]
+            self._losses[key] = self._losses.get(key, 0) + 1
+            if self._losses[key] >= _MOST_LOSSES:
+                self._give_up(table, [name])
 
     @property
     def _most(self) -> int:
@@ -354,6 +392,8 @@ class ColumnMemory(ByteBoundCache[Any]):
         super().clear()
         with self._credit_lock:
             self._credit.clear()
+        for noted in (self._used, self._too_large, self._losses):
+            noted.clear()
 
 
 COLUMNS: Final = SHARED_MEMORY.add("columns", ColumnMemory())
