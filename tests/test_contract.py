@@ -237,4 +237,4 @@ def test_importing_the_client_loads_neither_the_engine_nor_arrow() -> None:
     loaded = loaded_by("import omnigraph.client, omnigraph; omnigraph.connect")
     assert (HEAVY - {"httpx", "rich"}).isdisjoint({name.split(".")[0] for name in loaded})
     rooms = {name.split(".")[1] for name in loaded if name.startswith("omnigraph.")}
-    assert rooms == {"api", "client", "dates", "errors", "remote"}
+    assert rooms == {"api", "client", "dates", "errors", "process", "remote"}

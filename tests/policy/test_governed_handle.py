@@ -194,6 +194,7 @@ CALLS: dict[str, Callable[[Graph], object]] = {
     "maintenance.verify": lambda g: g.maintenance.verify(),
     "maintenance.repair": lambda g: g.maintenance.repair(),
     "maintenance.maintain": lambda g: g.maintenance.maintain(),
+    "maintenance.index_status": lambda g: g.maintenance.index_status(),
 }
 MORE: dict[str, Callable[[Graph], object]] = {
     "catalog": lambda g: g.catalog,

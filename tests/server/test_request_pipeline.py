@@ -21,6 +21,7 @@ from omnigraph.api.service.routes import ROUTES, Body, Route
 from omnigraph.errors import HostNotAllowedError
 from omnigraph.server.http.origins import Hosts
 from omnigraph.server.settings import ServerLimits
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from tests.server import raw
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, BY_AGE, EVERYBODY, EVERYTHING, Rules, bearer, people, person
@@ -486,6 +487,7 @@ def torn(tmp_path: Path) -> Iterator[RunningServer]:
     with Graph.open(tmp_path / "torn") as graph, running({"kb": graph}) as server:
         for table in (tmp_path / "torn" / "nodes").iterdir():
             shutil.rmtree(table / "data", ignore_errors=True)
+        COLUMNS.clear()
         yield server
 
 

@@ -11,6 +11,8 @@ from tests.support.costs import settled
 from tests.support.s3 import S3Server
 
 FAST_FORWARD_REQUESTS = 8
+LOOKED_AHEAD = 1
+"""A head that is not known is looked for in two or three slots at once."""
 FIRST_WRITE_REQUESTS = 3
 """What a handle asks its store before its first write."""
 CREATE_REQUESTS = 4
@@ -39,5 +41,5 @@ def test_a_fast_forward_costs_the_same_at_any_size_and_copies_nothing(s3_server:
             written = [r.path for r in log.requests if r.method != "GET"]
             assert all("/__manifest/" in path for path in written), written
             costs[types] = len(log)
-    assert max(costs.values()) <= FAST_FORWARD_REQUESTS + FIRST_WRITE_REQUESTS, costs
-    assert len(set(costs.values())) == 1, costs
+    assert max(costs.values()) <= FAST_FORWARD_REQUESTS + FIRST_WRITE_REQUESTS + LOOKED_AHEAD, costs
+    assert max(costs.values()) - min(costs.values()) <= LOOKED_AHEAD, costs

@@ -392,7 +392,7 @@ def test_a_panic_of_lance_is_an_error_that_names_the_manifest(remote_place: Plac
 # Stored topologies
 
 
-@pytest.mark.parametrize("what", ["topology.json", "out.targets.*", "in.offsets.*", "sources.*"])
+@pytest.mark.parametrize("what", ["topology.json", "out.targets.*", "in.offsets.*"])
 def test_a_flipped_bit_in_a_topology_is_seen_and_the_topology_built_again(
     root: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

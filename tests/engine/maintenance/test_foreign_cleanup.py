@@ -19,6 +19,7 @@ from omnigraph.errors import (
     OmniGraphError,
 )
 from omnigraph.storage.tables.indexes import index_coverage
+from omnigraph.storage.tables.memory.columns import COLUMNS
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader
 from tests.engine.maintenance.test_damage import READS, outcomes
 
@@ -72,6 +73,7 @@ def test_a_branch_goes_on_and_a_pinned_state_is_gone_by_name(graph: Graph, used:
         list(graph.changes.poll(start="beginning").blocks)
     move_on(graph.uri)
     PROCESS_TOPOLOGIES.clear()
+    COLUMNS.clear()
     ended = {}
     for name, read in reads_of(pinned).items():
         try:

@@ -195,7 +195,10 @@ def test_plans_and_profiles_tell_nothing_of_the_rules_and_of_the_rest(
     state, _ = visible
     plan = explain_query(state, (text, "q", {}))
     whole = explain_query(state.restricted_to(UNRESTRICTED), (text, "q", {}))
-    assert plan == [line.split("  (about ")[0] for line in whole] != whole
+    # Which neighbours are in memory is nobody's business but that of a reader of everything.
+    by_cost = "neighbours: lookups or topology, by cost"
+    static = [line.split("neighbours:")[0] + by_cost if "neighbours:" in line else line for line in whole]
+    assert plan == [line.split("  (about ")[0] for line in static] != whole
     profile = run_query(state, ReadPoint("main"), (text, "q", {}), ReadOptions(profile=True)).profile
     lines = list(profile.lines())
     assert not [line for line in lines if "eu" in line or "60 rows" in line or " of " in line]

@@ -27,7 +27,6 @@ from omnigraph.engine.query.limits import (
     TraversalWork,
 )
 from omnigraph.engine.query.operators.pushdown import split_pushdown
-from omnigraph.engine.query.operators.scan import describe_memory_scan
 from omnigraph.engine.query.operators.stages import rows_to_find
 from omnigraph.engine.query.plans import PreparedPlan, first_of_intersection
 from omnigraph.engine.query.properties import Properties
@@ -167,11 +166,8 @@ def _details(operator: ir.ReadOperator, context: ReadContext, estimates: Mapping
         case ir.Scan() | ir.TypeUnionScan():
             scans = (operator,) if isinstance(operator, ir.Scan) else operator.scans
             for part in scans:
-                of_type = "" if part is operator else f" of {part.type.name}"
-                if (held := describe_memory_scan(part, context)) is not None:
-                    yield f"{held}{of_type}"
-                    continue
                 pushed, rest = split_pushdown(part.predicates, context)
+                of_type = "" if part is operator else f" of {part.type.name}"
                 if pushed is not None:
                     yield f"in the scan{of_type}: {pushed}"
                 if rest:

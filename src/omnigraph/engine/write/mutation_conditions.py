@@ -242,7 +242,9 @@ class StoredRows:
         is_restricted = not self._visibility.is_unrestricted
         if (lookup := condition.lookup) is not None and isinstance(lookup.value, str):
             read = list(dict.fromkeys((*columns, *condition.columns_of(lookup.rest))))
-            return lookup.rest, table.parts_among(lookup.column, [lookup.value], read, row_ids=is_restricted)
+            rows = table.rows_in_memory(lookup.column, [lookup.value], read, row_ids=is_restricted)
+            if rows is not None:
+                return lookup.rest, [rows]
         # Tested a batch at a time, so that a large table costs no more memory than what matches.
         pushed, rest = condition.pushdown
         read = list(dict.fromkeys((*columns, *condition.columns_of(rest))))

@@ -297,7 +297,7 @@ class Table:
         """The same rows, some at a time."""
         if not len(values) or not self.state.rows:
             return
-        if (rows := self._rows_in_memory(column, values, columns, row_ids)) is not None:
+        if (rows := self.rows_in_memory(column, values, columns, row_ids=row_ids)) is not None:
             yield rows
             return
         narrow = set(columns) <= {column}
@@ -321,8 +321,10 @@ class Table:
             for batch in scanner.to_reader():
                 yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=value_set)).select(kept)
 
-    def _rows_in_memory(self, column: str, values: Values, columns: Sequence[str], row_ids: bool) -> pa.Table | None:
-        """Those of a few texts, if an index in memory finds them."""
+    def rows_in_memory(
+        self, column: str, values: Values, columns: Sequence[str], *, row_ids: bool = False
+    ) -> pa.Table | None:
+        """The same rows for a few texts, if an index in memory finds them."""
         if len(values) > MOST_LOOKUPS or not pa.types.is_string(self.schema.field(column).type):
             return None
         texts = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else values

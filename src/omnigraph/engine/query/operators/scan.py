@@ -149,7 +149,7 @@ def _scan_memory(plan: ir.Scan, context: ReadContext, limit: int | None, counts_
         rows = rows_with(table, *tests.lookup)
         if rows is None:
             return None
-        context.profiler.note(f"in memory: {len(rows)} rows found by {tests.lookup.column}")
+        context.profiler.note(f"in memory: found by {tests.lookup.column}")
     else:
         if not _may_read_whole(plan, tests, context) or not context.properties.load_whole(table, tests.columns):
             return None
@@ -165,18 +165,6 @@ def _scan_memory(plan: ir.Scan, context: ReadContext, limit: int | None, counts_
         return Bindings({}, int(predicate_mask(tests.conjuncts[-1], matches, context).sum()))
     matches = filter_rows(matches, tests.conjuncts, context)
     return matches if limit is None else matches.slice(0, limit)
-
-
-def describe_memory_scan(plan: ir.Scan, context: ReadContext) -> str | None:
-    """How a scan would run now if the columns that it needs are in memory; None when they are not."""
-    tests = _tests_of(plan, context)
-    if tests is None or not plan.predicates:
-        return None
-    table = context.table(plan.type)
-    if tests.lookup is not None:
-        held = COLUMNS.holds(table, [tests.lookup.column])
-        return f"in memory: rows found by {tests.lookup.column}" if held else None
-    return f"in memory: {', '.join(tests.columns)} compared" if COLUMNS.holds(table, tests.columns) else None
 
 
 def _can_fail(test: ir.Predicate) -> bool:
