@@ -80,7 +80,7 @@ class Objects:
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
         self._deleting = threading.Lock()
-        # Its threads only ever wait for the store, so whoever waits for them gets an answer.
+        # Its threads wait for the store and for nothing else, so a thread that waits for them is answered.
         self._part_readers = ThreadPoolExecutor(_PARTS_AT_ONCE, thread_name_prefix="omnigraph-parts")
 
     @property
