@@ -12,9 +12,11 @@ import omnigraph
 from omnigraph.api.governance import Limits
 from omnigraph.cli.target import StoreScope, open_graph
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.storage.log.writer_queue import BRANCH_LOCKS
+from omnigraph.storage.tables.memory.columns import ColumnMemory
 from tests.support.tables import new_graph
 
 NOTES = "node Note { key: String @key  text: String  v: Vector(2) @embed(text) }"
@@ -125,3 +127,11 @@ def test_a_cache_has_one_name_and_stays_below_its_limit() -> None:
         part.keep(key, "value", nbytes)
     assert memory.uses() == {"values": Use(8, 10)}
     assert [key for key in range(4) if part.get(key) is not None] == [1, 3]
+
+
+def test_a_limit_that_is_not_a_number_is_refused_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_COLUMN_CACHE_BYTES", "1GB")
+    with pytest.raises(BadRequestError, match="OMNIGRAPH_COLUMN_CACHE_BYTES is '1GB'; write a number of bytes"):
+        ColumnMemory()
+    monkeypatch.setenv("OMNIGRAPH_COLUMN_CACHE_BYTES", " 5000 ")
+    assert ColumnMemory().limit == 5000

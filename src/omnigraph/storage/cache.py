@@ -8,11 +8,14 @@ time, and never a result.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from omnigraph.errors import BadRequestError
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -110,6 +113,14 @@ class SharedMemory:
 
 
 SHARED_MEMORY: Final = SharedMemory()
+
+
+def bytes_from_environment(variable: str, default: int) -> int:
+    """The limit of a part that a variable of the environment sets."""
+    text = os.environ.get(variable, "").strip()
+    if text and not text.isdecimal():
+        raise BadRequestError(f"{variable} is '{text}'; write a number of bytes, such as {default}, or 0 for none")
+    return int(text) if text else default
 
 
 class ByteBoundCache(Generic[Kept]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -41,13 +41,13 @@ class VersionDigests:
         self._root: Path | None = location.local_root if location.is_local else None
         self._vectors: RecentlyUsed[str, bytes] = RecentlyUsed(_REMEMBERED_VECTORS)
 
-    def add_to(self, state: TableState, dataset: Any) -> TableState:
+    def add_to(self, state: TableState, fragments: Sequence[Any]) -> TableState:
         """The state of a new version with its digests. Its files were written a moment ago and are in memory still."""
         if self._root is None:
             return state
         with translate_errors(f"reading {state.path}"):
             manifest = _digest((self._root / manifest_path(state)).read_bytes()).hex()
-            deletions = self._deletions(state, dataset)
+            deletions = self._deletions(state, fragments)
         return replace(state, manifest=manifest, deletions=deletions)
 
     def check_manifest(self, state: TableState) -> None:
@@ -57,27 +57,27 @@ class VersionDigests:
                 if _digest((self._root / manifest_path(state)).read_bytes()).hex() != state.manifest:
                     raise IntegrityError(manifest_path(state), f"the manifest of a table {_CHANGED}")
 
-    def check_deletions(self, state: TableState, dataset: Any) -> None:
+    def check_deletions(self, state: TableState, fragments: Sequence[Any]) -> None:
         """Before Lance reads any of them. One that is missing is left to Lance, too."""
         if self._root is not None and state.deletions is not None:
             with suppress(OSError):
-                if self._deletions(state, dataset) != state.deletions:
-                    names = _deletion_files(dataset)
+                if self._deletions(state, fragments) != state.deletions:
+                    names = _deletion_files(fragments)
                     path = f"{state.path}/{names[0] if len(names) == 1 else '_deletions/'}"
                     raise IntegrityError(path, f"the list of deleted rows {_CHANGED}")
 
-    def _deletions(self, state: TableState, dataset: Any) -> str | None:
+    def _deletions(self, state: TableState, fragments: Sequence[Any]) -> str | None:
         assert self._root is not None
         parts = []
-        for path in (f"{state.path}/{name}" for name in _deletion_files(dataset)):
+        for path in (f"{state.path}/{name}" for name in _deletion_files(fragments)):
             if (digest := self._vectors.get(path)) is None:
                 digest = self._vectors[path] = _digest((self._root / path).read_bytes())
             parts.append(digest)
         return _digest(b"".join(parts)).hex() if parts else None
 
 
-def _deletion_files(dataset: Any) -> list[str]:
-    return sorted(name for fragment in dataset.get_fragments() if (name := fragment.deletion_file()) is not None)
+def _deletion_files(fragments: Sequence[Any]) -> list[str]:
+    return sorted(name for fragment in fragments if (name := fragment.deletion_file()) is not None)
 
 
 def _digest(data: bytes) -> bytes:
@@ -203,7 +203,7 @@ class TableReader:
             table = Table(state, dataset, self.location)
             # A damaged schema opens, and makes Lance panic when it is asked for.
             _ = table.schema
-            self.digests.check_deletions(state, dataset)
+            self.digests.check_deletions(state, table._fragments())
         return table
 
 

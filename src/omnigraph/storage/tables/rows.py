@@ -155,7 +155,7 @@ class Table:
     @cached_property
     def _addresses(self) -> RowAddresses:
         with self.reading():
-            return RowAddresses.of(self.state.path, self._dataset, self._location)
+            return RowAddresses.of(self.state.path, self._fragments(), self._location, self._dataset)
 
     @property
     def field_ids(self) -> Mapping[str, int]:
@@ -482,8 +482,13 @@ class Table:
 
     def _fragments(self) -> list[Any]:
         """As Lance knows them; only for the modules of this package, like everything of Lance's."""
+        return list((self._origin or self)._all_fragments)
+
+    @cached_property
+    def _all_fragments(self) -> tuple[Any, ...]:
+        """Kept, because Lance makes each of them anew, in 50 microseconds."""
         with self.reading():
-            return list(self._dataset.get_fragments())
+            return tuple(self._dataset.get_fragments())
 
     def _fragments_among(self, fragment_ids: Collection[int]) -> list[Any]:
         wanted = frozenset(fragment_ids)

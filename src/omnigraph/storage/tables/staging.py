@@ -383,7 +383,7 @@ class Staging:
         rows = sum(fragment.metadata.num_rows for fragment in fragments)
         version = str(dataset.version)
         state = TableState(table_id=table_id, path=path, version=version, rows=rows, fragments=len(fragments))
-        state = self._reader.digests.add_to(state, dataset)
+        state = self._reader.digests.add_to(state, fragments)
         table = self._reader.keep(Table(state, dataset, self._reader.location))
         if self._disk is not None:
             folder = self._reader.location.local_root / path

@@ -9,7 +9,6 @@ table would take several rounds.
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -36,7 +35,7 @@ from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.catalog import EdgeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction
-from omnigraph.storage.cache import SHARED_MEMORY, Lookups, RecentlyUsed
+from omnigraph.storage.cache import SHARED_MEMORY, Lookups, RecentlyUsed, bytes_from_environment
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.memory.row_space import RowSpace
@@ -192,7 +191,7 @@ class TopologyCache:
     """Topologies in memory, the least recently used leaving first once they outgrow the budget."""
 
     def __init__(self, budget: int | None = None) -> None:
-        self.limit = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
+        self.limit = budget if budget is not None else bytes_from_environment(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES)
         self.lookups = Lookups()
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
         self._absent: RecentlyUsed[TopologyKey, _Absent] = RecentlyUsed(_ABSENT_KNOWN)

@@ -152,11 +152,11 @@ class RowAddresses:
         self._other_spans = np.array([fragment.span for fragment in self._others], np.int64).reshape(-1, 2)
 
     @classmethod
-    def of(cls, path: str, dataset: Any, location: Location) -> RowAddresses:
-        """Of an open version of the table in this folder."""
+    def of(cls, path: str, fragments: Sequence[Any], location: Location, dataset: Any) -> RowAddresses:
+        """Of the fragments of an open version of the table in this folder."""
         folder = location.child(path)
         copy = dataset.folder if isinstance(dataset, CopiedDataset) else None
-        return cls([_fragment_rows(path, folder, fragment, location, copy) for fragment in dataset.get_fragments()])
+        return cls([_fragment_rows(path, folder, fragment, location, copy) for fragment in fragments])
 
     def addresses(self, row_ids: NDArray[np.int64], *, live: bool = False) -> NDArray[np.int64]:
         """The address of each row, its fragment above and its offset below; `NOWHERE` for rows that this version does

@@ -10,7 +10,6 @@ kept. Only the names of immutable files decide what is found, so an eviction cos
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError, ResourceLimitError
-from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, bytes_from_environment
 from omnigraph.storage.integer_sets import is_ascending
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, FragmentRows, RowAddresses
@@ -158,7 +157,7 @@ class ColumnMemory(ByteBoundCache[Any]):
     """The columns of this process. Values are `StoredColumn`s of fragments and of whole versions, and `VersionRows`."""
 
     def __init__(self, limit: int | None = None) -> None:
-        super().__init__(int(os.environ.get(LIMIT_VARIABLE, _DEFAULT_BYTES)) if limit is None else limit)
+        super().__init__(bytes_from_environment(LIMIT_VARIABLE, _DEFAULT_BYTES) if limit is None else limit)
         self._credit: dict[tuple[str, str], int] = {}
         self._credit_lock = threading.Lock()
         self._too_large: dict[tuple[str, int], int] = {}
