@@ -362,3 +362,13 @@ def test_it_is_stored_and_found_again_in_an_object_store(remote_place: Place) ->
         PROCESS_TOPOLOGIES.clear()
         assert origin(graph) == "from the store"
         assert pairs(graph) == ["ab"]
+
+
+def test_what_lookups_cost_is_added_up_over_commits(graph: Graph) -> None:
+    """Else a reader between two commits would look edges up for ever."""
+    PROCESS_TOPOLOGIES.clear()
+    spent = []
+    for commit in range(3):
+        graph.load(node("Person", f"later-{commit}"), mode="merge")
+        spent.append(PROCESS_TOPOLOGIES.spend(key_of(graph.snapshot()), 0.001))
+    assert spent == pytest.approx([0.001, 0.002, 0.003])

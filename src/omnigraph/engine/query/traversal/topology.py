@@ -183,7 +183,6 @@ class _Absent:
     description: TopologyDescription | None = None
     """Of the build that the store has."""
     is_described: bool = False
-    spent: float = 0.0
     asking: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -195,6 +194,7 @@ class TopologyCache:
         self.lookups = Lookups()
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
         self._absent: RecentlyUsed[TopologyKey, _Absent] = RecentlyUsed(_ABSENT_KNOWN)
+        self._spent: RecentlyUsed[tuple[str, ...], float] = RecentlyUsed(_ABSENT_KNOWN)
         self._making: dict[TopologyKey, threading.Lock] = {}
         self._fetched: set[TopologyKey] = set()
         self._lock = threading.RLock()
@@ -232,11 +232,12 @@ class TopologyCache:
                     self._fetched.add(key)
 
     def spend(self, key: TopologyKey, seconds: float) -> float:
-        """Record what avoiding this topology cost, and return the sum so far: once it exceeds the cost of building,
-        building would have been the better choice."""
-        absent = self._absence(key)
-        absent.spent += seconds
-        return absent.spent
+        """Record what avoiding a topology of these tables cost, and return the sum so far: once it exceeds the cost of
+        building, building would have been the better choice. A commit in between changes nothing: the topology of the
+        next state is derived from this one."""
+        with self._lock:
+            spent = self._spent[key.line] = (self._spent.get(key.line) or 0.0) + seconds
+        return spent
 
     def _absence(self, key: TopologyKey) -> _Absent:
         with self._lock:
@@ -290,6 +291,7 @@ class TopologyCache:
         with self._lock:
             self._held.clear()
             self._absent.clear()
+            self._spent.clear()
             self._fetched.clear()
 
     def _make(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None]) -> tuple[Topology, str]:
@@ -348,6 +350,7 @@ class TopologyCache:
         with self._lock:
             self._held[topology.key] = topology
             self._absent.pop(topology.key)
+            self._spent.pop(topology.key.line)
             related = [key for key in self._held if key.line == topology.key.line]
             for key in related[:-_HELD_PER_TABLE]:
                 del self._held[key]
