@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.engine.maintenance import optimize
 from omnigraph.engine.maintenance.optimize import KEPT_BUILDS
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 
@@ -34,6 +35,20 @@ def stored_builds(graph: Graph) -> set[str]:
 
 def reached(graph: Graph) -> list[str]:
     return [row["name"] for row in graph.query(REACH, "reach").rows()]
+
+
+def test_a_large_edge_type_is_ready_for_its_first_traversal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimize, "_FEWEST_EDGES", 5)
+    graph = Graph.init(tmp_path / "graph", SCHEMA)
+    graph.load(stops(range(10)) + tracks(range(6)), mode="append")
+    graph.maintenance.maintain()
+    graph.maintenance.optimize(types=["edge:Track"])
+    assert stored_builds(graph) == set(), "only what nobody limited builds what nobody asked for"
+    graph.maintenance.optimize()
+    assert len(stored_builds(graph)) == 1, "the other edge type has no edges"
+    PROCESS_TOPOLOGIES.clear()
+    profile = Graph.open(graph.uri).query(REACH, "reach").profile
+    assert any("from the store" in line for line in profile.lines())
 
 
 def test_a_used_topology_is_ready_after_optimize_and_old_builds_go(

@@ -26,6 +26,7 @@ from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan,
 from omnigraph.errors import BadRequestError, ReadSetChangedError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean
+from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.maintenance import MaintenanceWork
 from omnigraph.storage.topology import TopologyFiles
 
@@ -33,8 +34,16 @@ KEPT_BUILDS: Final = 2
 """Per edge table and shape: the newest, and one that a reader of another branch may still derive from."""
 
 
-def refresh_topologies(snapshot: Snapshot) -> None:
-    """Build what is stored for earlier versions at the versions of this snapshot, and drop old builds."""
+_FEWEST_EDGES: Final = 10_000
+_BYTES_PER_EDGE: Final = 24
+"""Of a topology, both ways and with its nodes."""
+_MOST_PAIRS: Final = 4
+
+
+def refresh_topologies(snapshot: Snapshot, *, makes_new: bool = False) -> None:
+    """Build what is stored for earlier versions at the versions of this snapshot, and drop old builds. With `makes_new`
+    also build, for edge types of some size, what nobody has needed yet: it takes less than their indexes, and the first
+    traversal of every process then finds it."""
     root = snapshot.root
     files = TopologyFiles(root.objects)
     tables = snapshot.entry.tables
@@ -50,6 +59,9 @@ def refresh_topologies(snapshot: Snapshot) -> None:
             pair = _pair_of(folder, files, pairs)
             if pair is not None:
                 builds.setdefault((shape_of(folder), pair), []).append(folder)
+        if makes_new and _is_worth_building(state, len(pairs)):
+            for pair in pairs.values():
+                builds.setdefault((Shape.NEIGHBOURS, pair), [])
         for (shape, pair), folders in builds.items():
             ends = tables[f"node:{pair[0]}"], tables[f"node:{pair[1]}"]
             key = TopologyKey.of(root.identity.graph_id, shape, edge, pair, (state, *ends))
@@ -57,6 +69,11 @@ def refresh_topologies(snapshot: Snapshot) -> None:
             outdated = [folder for folder in folders if folder != key.folder]
             for folder in outdated[KEPT_BUILDS - 1 :]:
                 files.remove(folder)
+
+
+def _is_worth_building(edges: TableState, pairs: int) -> bool:
+    fits = edges.rows * _BYTES_PER_EDGE <= PROCESS_TOPOLOGIES.limit
+    return fits and edges.rows >= _FEWEST_EDGES and pairs <= _MOST_PAIRS
 
 
 def _pair_of(
@@ -82,10 +99,11 @@ def optimize(
     actor: str | None = None,
     progress: Progress | None = None,
 ) -> OptimizeReport:
-    """Compact every table of a branch, or those of some type keys; then renew the topologies that readers use."""
+    """Compact every table of a branch, or those of some type keys; then renew the topologies that readers use. With all
+    tables, have one for every edge type that is worth it."""
     intent = Intent(kind="optimize", actor=actor)
     report = _Optimization(workspace, branch, intent, types, progress, compacts=True).run()
-    refresh_topologies(workspace.snapshot(branch))
+    refresh_topologies(workspace.snapshot(branch), makes_new=types is None)
     return report
 
 
