@@ -49,7 +49,8 @@ def _do_load(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, m
         actor=operation["op"],
         idempotency_key=operation.get("key"),
     )
-    return {"commit": receipt.commit.graph_commit_id, "created": receipt.branch_created}
+    commit = None if receipt.commit is None else receipt.commit.graph_commit_id
+    return {"commit": commit, "created": receipt.branch_created}
 
 
 def _do_mutate(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
