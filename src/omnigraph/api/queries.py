@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field, structs
 
 from omnigraph.api.commits import shorten
 from omnigraph.api.enums import Dates, Integers
-from omnigraph.api.values import Columns, count_noun, html_table, render_column, text_table
+from omnigraph.api.values import Columns, count_noun, html_table, is_rendered_as_is, render_column, text_table
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -421,6 +421,10 @@ def json_rows(
     table: pa.Table | pa.RecordBatch, names: Sequence[str], integers: Integers = Integers.NATIVE
 ) -> list[dict[str, Any]]:
     """Rows as dictionaries of plain values."""
+    plain = all(is_rendered_as_is(field.type, integers) for field in table.schema)
+    if plain and len(set(names)) == len(names) and table.schema.names == list(names):
+        rows: list[dict[str, Any]] = table.to_pylist()  # in half of the time
+        return rows
     columns = [render_column(table.column(i), integers) for i in range(len(names))]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 

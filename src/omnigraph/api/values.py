@@ -196,6 +196,13 @@ def render_column(column: pa.Array | pa.ChunkedArray, integers: Integers = Integ
     return values if item is _same else [None if x is None else item(x) for x in values]
 
 
+def is_rendered_as_is(type_: pa.DataType, integers: Integers) -> bool:
+    """Whether the values of a type are those that Arrow makes of them."""
+    import pyarrow as pa
+
+    return not pa.types.is_nested(type_) and _renderer(type_, integers) == (_same, None)
+
+
 def _render_structs(column: pa.StructArray, integers: Integers) -> list[Any]:
     fields = list(column.type)
     names = [field.name for field in fields if field.metadata != OTHER_PROPERTIES]
