@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,8 @@ _INDEX: Final = "index"
 MOST_LOOKUPS: Final = 1_000
 # The beginning of a text that is hashed, so that a long one does not hold everybody up.
 _HASHED_BYTES: Final = 256
+# So few are looked up one by one: an array costs more to make.
+_FEW_TEXTS: Final = 16
 _NO_ROWS: Final = np.empty(0, np.int64)
 
 
@@ -72,7 +75,7 @@ def rows_with(table: StoredTable, column: str, texts: Sequence[str]) -> RowIds |
         return None
     if not texts:
         return _NO_ROWS
-    wanted = tuple(dict.fromkeys(texts))
+    wanted = _Wanted(tuple(dict.fromkeys(texts)))
     rows: list[RowIds] = []
     for fragment in table.addresses.fragments:
         stored = COLUMNS.get(column_key(table, fragment, column))
@@ -87,20 +90,35 @@ def rows_with(table: StoredTable, column: str, texts: Sequence[str]) -> RowIds |
     return rows[0] if len(rows) == 1 and len(rows[0]) < 2 else np.sort(np.concatenate(rows))
 
 
+class _Wanted:
+    """Texts that are looked up in every fragment: what that takes is made once."""
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self.few = [(text, text_hash(text, _HASHED_BYTES)) for text in texts] if len(texts) <= _FEW_TEXTS else None
+        self._texts = texts
+
+    @cached_property
+    def array(self) -> pa.Array:
+        return pa.array(self._texts, pa.string())
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        return text_hashes(self.array, _HASHED_BYTES)
+
+
 def _matches(
-    table: StoredTable, fragment: FragmentRows, column: str, stored: StoredColumn, texts: tuple[str, ...]
+    table: StoredTable, fragment: FragmentRows, column: str, stored: StoredColumn, wanted: _Wanted
 ) -> NDArray[np.int64]:
     """The rows of a fragment that have one of the texts, rows that are deleted among them."""
+    values = stored.values
     if stored.codes is not None:
-        return _coded_matches(stored.values, stored.codes, pa.array(texts, pa.string()))
-    index = _index(table, fragment, column, stored.values)
-    if len(texts) == 1:
-        text, values = texts[0], stored.values
-        offsets = index.offsets_of(text_hash(text, _HASHED_BYTES))
-        return np.array([offset for offset in offsets if values[offset].as_py() == text], np.int64)
-    wanted = pa.array(texts, pa.string())
-    several = index.offsets_of_each(text_hashes(wanted, _HASHED_BYTES))
-    same = pc.is_in(stored.values.take(pa.array(several)), value_set=wanted)
+        return _coded_matches(values, stored.codes, wanted.array)
+    index = _index(table, fragment, column, values)
+    if wanted.few is not None:
+        each = ((text, offset) for text, hash in wanted.few for offset in index.offsets_of(hash))
+        return np.array([offset for text, offset in each if values[offset].as_py() == text], np.int64)
+    several = index.offsets_of_each(wanted.hashes)
+    same = pc.is_in(values.take(pa.array(several)), value_set=wanted.array)
     return several if same.true_count == len(several) else several[same.to_numpy(zero_copy_only=False)]
 
 
