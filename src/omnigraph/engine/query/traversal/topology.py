@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -68,7 +69,7 @@ class Shape(StrEnum):
     EDGES = "edges"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopologyKey:
     """The table versions of a topology, and how edges hold the ids of its nodes: of an edge type with an interface at
     an end, each pair of node types has a topology of its own. Equal keys always mean equal arrays."""
@@ -97,7 +98,7 @@ class TopologyKey:
     def tables(self) -> TableStates:
         return self.edges, self.sources, self.targets
 
-    @property
+    @cached_property
     def line(self) -> tuple[str, ...]:
         """The same for all versions of these tables, on any branch."""
         return self.graph_id, self.shape, *(state.path for state in self.tables), *self.source_form, *self.target_form
