@@ -87,7 +87,7 @@ _COPIED_AT_ONCE = 1 << 20
 
 _IDENTITY = np.arange(1 << 16)
 _IDENTITY.flags.writeable = False
-_LARGEST_IDENTITY: Final = 1 << 23
+_LARGEST_IDENTITY: Final = 1 << 20
 
 
 def identity(length: int) -> Indices:

@@ -57,7 +57,7 @@ class DiskCacheSettings:
 
 
 def disk_cache_settings(environment: Mapping[str, str], options: Mapping[str, str]) -> DiskCacheSettings | None:
-    """The cache that options ask for, or else the environment; None when they switch it off or there is no home."""
+    """The cache that options ask for, or else the environment; None when they switch it off or no home is set."""
     named = options.get(OPTION, environment.get(VARIABLE, "")).strip()
     size = options.get(SIZE_OPTION, environment.get(SIZE_VARIABLE, "")).strip() or str(_DEFAULT_MIB)
     if not size.isdecimal():
@@ -163,7 +163,7 @@ class DiskCache:
     # Room
 
     def _reserve(self, size: int) -> Path | None:
-        """An unfinished file that takes up the room of a new one, None when there is no room. It has its size from the
+        """An unfinished file that takes up the room of a new one, None when it does not fit. It has its size from the
         beginning, so that writers at the same time do not exceed the limit together."""
         with self._lock_directory() as total:
             held = total.read()

@@ -72,7 +72,7 @@ def ranked_nodes(
 def _text_ranking(
     rank: ir.Bm25Rank, candidates: Candidates, context: ReadContext, *, with_places: bool = False
 ) -> TextRanking | None:
-    """The ranking of the candidates by a text; None when there is no text to compare."""
+    """The ranking of the candidates by a text; None without a text to compare."""
     field, query = _of_one_type(rank.field), context.constant(rank.query)
     if query is None or not context.has_column(field):
         return None

@@ -32,6 +32,8 @@ from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 
 # The share of a type that a condition is taken to find, before its index is asked.
 _FOUND_SHARE: Final = 1_000
+# Of the row ids of a whole type, while they are put in order.
+_BYTES_PER_ROW: Final = 24
 # What conditions without any arithmetic are made of.
 _COMPARISONS: Final = (
     ir.Compare,
@@ -153,6 +155,7 @@ def _scan_memory(plan: ir.Scan, context: ReadContext, limit: int | None, counts_
     else:
         if not _may_read_whole(plan, tests, context) or not context.properties.load_whole(table, tests.columns):
             return None
+        context.budget.step(_BYTES_PER_ROW * table.state.rows)
         rows = COLUMNS.rows(table).space.rows
         if tests.columns:
             context.profiler.note(f"in memory: {', '.join(tests.columns)} compared")

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError, ResourceLimitError
-from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, bytes_from_environment
+from omnigraph.storage.cache import SHARED_MEMORY, ByteBoundCache, RecentlyUsed, bytes_from_environment
 from omnigraph.storage.integer_sets import is_ascending
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.memory.addresses import NOWHERE, OFFSET_BITS, OFFSET_MASK, FragmentRows, RowAddresses
@@ -46,6 +46,8 @@ _MOST_TAKEN: Final = 64
 # A column that was too large is tried again when its table has this many times fewer rows.
 _SHRUNK: Final = 2
 _MOST_LOSSES: Final = 3
+# Columns of which something is noted, and combinations of them.
+_REMEMBERED: Final = 4_096
 # What a column in memory takes besides its values.
 _ENTRY_BYTES: Final = 1_024
 # Seconds between two looks at the limits of a query that waits for another one to load.
@@ -131,21 +133,14 @@ class VersionRows:
     fragments, one fragment after the other."""
 
     def __init__(self, fragments: Sequence[FragmentRows]) -> None:
-        ids: list[RowIds] = []
-        places: list[NDArray[np.int64]] = []
-        start = 0
-        for fragment in fragments:
-            live = fragment.live_offsets() if fragment.deletion_count else np.arange(fragment.physical_rows)
-            ids.append(fragment.ids_at(live))
-            places.append(live + start)
-            start += fragment.physical_rows
-        row_ids = np.concatenate(ids) if ids else np.empty(0, np.int64)
         self.order: NDArray[np.int64] | None = None
         """The physical row of each; None where they are the same, one by one."""
-        if len(row_ids) != start or not is_ascending(row_ids):
+        ids = [fragment.live_row_ids() for fragment in fragments if fragment.physical_rows]
+        row_ids = ids[0] if len(ids) == 1 else np.concatenate([np.empty(0, np.int64), *ids])
+        if any(fragment.deletion_count for fragment in fragments) or not is_ascending(row_ids):
             # Updated rows come last. A stable sort merges what is in order already.
             order = np.argsort(row_ids, kind="stable")
-            row_ids, self.order = row_ids[order], np.concatenate(places)[order]
+            row_ids, self.order = row_ids[order], _live_places(fragments)[order]
         self.space = RowSpace(row_ids)
 
     @property
@@ -153,16 +148,22 @@ class VersionRows:
         return self.space.nbytes_of_all + (0 if self.order is None else self.order.nbytes)
 
 
+def _live_places(fragments: Sequence[FragmentRows]) -> NDArray[np.int64]:
+    """Where the live rows are among the physical rows of the fragments."""
+    starts = np.cumsum([0, *(fragment.physical_rows for fragment in fragments)])
+    return np.concatenate([start + f.live_offsets() for start, f in zip(starts.tolist(), fragments, strict=False)])
+
+
 class ColumnMemory(ByteBoundCache[Any]):
     """The columns of this process. Values are `StoredColumn`s of fragments and of whole versions, and `VersionRows`."""
 
     def __init__(self, limit: int | None = None) -> None:
         super().__init__(bytes_from_environment(LIMIT_VARIABLE, _DEFAULT_BYTES) if limit is None else limit)
-        self._credit: dict[tuple[str, str], int] = {}
+        self._credit: RecentlyUsed[tuple[str, str], int] = RecentlyUsed(_REMEMBERED)
         self._credit_lock = threading.Lock()
-        self._too_large: dict[tuple[str, int], int] = {}
-        self._losses: dict[tuple[str, int], int] = {}
-        self._used: set[tuple[str, int]] = set()
+        self._too_large: RecentlyUsed[tuple[str, int], int] = RecentlyUsed(_REMEMBERED)
+        self._losses: RecentlyUsed[tuple[str, int], int] = RecentlyUsed(_REMEMBERED)
+        self._used: RecentlyUsed[tuple[str, int], bool] = RecentlyUsed(_REMEMBERED)
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
 
     # Whole columns
@@ -263,7 +264,7 @@ class ColumnMemory(ByteBoundCache[Any]):
         if len(added) != 1 or added[0].physical_rows != rows.num_rows or rows.num_rows > _READ_TOGETHER:
             return
         for name in rows.column_names:
-            if (table.uri, table.field_ids[name]) in self._used:
+            if self._used.get((table.uri, table.field_ids[name])):
                 column = encode(one_piece(rows.column(name).cast(table.schema.field(name).type)))
                 self._keep_column(column_key(table, added[0], name), column)
 
@@ -286,7 +287,7 @@ class ColumnMemory(ByteBoundCache[Any]):
         account = table.uri, "\n".join(columns)
         with self._credit_lock:
             earned = len(columns) * (_BYTES_PER_READ + _BYTES_PER_ROW * rows)
-            credit = min(self._credit.pop(account, 0) + earned, self.limit)
+            credit = min((self._credit.pop(account) or 0) + earned, self.limit)
             if credit < price:
                 self._credit[account] = credit
                 return False
@@ -346,7 +347,8 @@ class ColumnMemory(ByteBoundCache[Any]):
         rows = sum(fragment.physical_rows for fragment in fragments)
         if read.num_rows != rows:
             raise IntegrityError(table.state.path, f"some fragments have {read.num_rows} rows, not {rows}")
-        self._used.update((table.uri, table.field_ids[name]) for name in columns)
+        for name in columns:
+            self._used[table.uri, table.field_ids[name]] = True
         start = kept = 0
         for fragment in fragments:
             for name in columns:
@@ -372,14 +374,15 @@ class ColumnMemory(ByteBoundCache[Any]):
         )
 
     def _give_up(self, table: StoredTable, columns: Iterable[str]) -> None:
-        self._too_large.update({(table.uri, table.field_ids[name]): table.state.rows for name in columns})
+        for name in columns:
+            self._too_large[table.uri, table.field_ids[name]] = table.state.rows
 
     def _note_loss(self, table: StoredTable, columns: Sequence[str]) -> None:
         """Columns were evicted between loading and use. What happens to them again and again does not fit."""
         for name in columns:
             key = table.uri, table.field_ids[name]
-            self._losses[key] = self._losses.get(key, 0) + 1
-            if self._losses[key] >= _MOST_LOSSES:
+            losses = self._losses[key] = (self._losses.get(key) or 0) + 1
+            if losses >= _MOST_LOSSES:
                 self._give_up(table, [name])
 
     @property
@@ -389,9 +392,7 @@ class ColumnMemory(ByteBoundCache[Any]):
 
     def clear(self) -> None:
         super().clear()
-        with self._credit_lock:
-            self._credit.clear()
-        for noted in (self._used, self._too_large, self._losses):
+        for noted in (self._credit, self._used, self._too_large, self._losses):
             noted.clear()
 
 
